@@ -1,0 +1,189 @@
+"""The data set's folder: whose it is, in what state, and how a build of it ends.
+
+`.build.json` is there from before the job until dataset.json is written and marks an
+unfinished build; dataset.json comes last and is the commit mark. Nothing is deleted that this
+program did not make.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+
+from transforms.core import files
+from transforms.core.errors import ConfigError, HeldError
+from transforms.core.index import read_info
+from transforms.core.reports import DATASET, REJECTS, RUN
+from transforms.core.settings import FORMAT_VERSION
+from transforms.core.shards import INDEX_DIR, SUFFIX, index_name, parse_shard_name
+
+MARK = ".build.json"
+LOCK = ".build.lock"
+ACCOUNTS = ".parts"
+
+
+@dataclass(slots=True)
+class BuildMark:
+    """What `.build.json` says of an unfinished build.
+
+    Attributes:
+      settings_digest: a build with another one can't go on here.
+      in_order: whether the last run ended by its own decision; if not, finished shards are
+        read once more before they are kept.
+      verified: by shard, its crc32c and how it was verified: it is not verified again.
+    """
+
+    settings_digest: str
+    in_order: bool = True
+    verified: dict[str, list[str]] = field(default_factory=dict)
+
+
+@contextmanager
+def hold_output(folder: str) -> Iterator[None]:
+    """Keeps other runs out of a folder; the kernel lets go of it however this process ends.
+
+    Raises:
+      HeldError: another run holds it.
+    """
+    with files.place_errors(folder):
+        os.makedirs(folder, exist_ok=True)
+        descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.read(descriptor, 200).decode(errors="replace").strip() or "another run"
+            raise HeldError(f"{folder} is held by {holder}; wait for it to end") from error
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def read_dataset_json(folder: str) -> dict[str, object] | None:
+    """Returns dataset.json, or None where there is none.
+
+    Raises:
+      ConfigError: it is none of ours, or of another version.
+    """
+    data = files.read_file(os.path.join(folder, DATASET))
+    if data is None:
+        return None
+    try:
+        dataset = json.loads(data)
+        version = dataset["format_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{folder}/{DATASET} is not one of pairshard's: {error}") from error
+    if version != FORMAT_VERSION:
+        raise ConfigError(
+            f"{folder} has format version {version}; this pairshard reads {FORMAT_VERSION}. "
+            "Use the version that made it, or build it anew"
+        )
+    assert isinstance(dataset, dict)
+    return dataset
+
+
+def read_mark(folder: str) -> BuildMark | None:
+    """Returns the mark of an unfinished build, or None where there is none."""
+    data = files.read_file(os.path.join(folder, MARK))
+    if data is None:
+        return None
+    try:
+        mark = json.loads(data)
+        del mark["format_version"]
+        return BuildMark(**mark)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{folder}/{MARK} can't be read ({error}); remove the folder, or give another --output"
+        ) from error
+
+
+def write_mark(folder: str, mark: BuildMark) -> None:
+    """Marks the folder as an unfinished build of ours."""
+    content = {"format_version": FORMAT_VERSION, **asdict(mark)}
+    files.write_file(folder, MARK, json.dumps(content, indent=1).encode())
+
+
+def open_build(folder: str, settings_digest: str) -> BuildMark:
+    """Begins a build in a folder without dataset.json, or goes on with an unfinished one.
+
+    Returns:
+      The mark as the last run left it, or a new one. It is written already, as not in order.
+
+    Raises:
+      ConfigError: the folder holds something else.
+    """
+    mark = read_mark(folder)
+    if mark is None:
+        _check_empty(folder)
+        mark = BuildMark(settings_digest)
+    elif mark.settings_digest != settings_digest:
+        if _has_finished_shard(folder):
+            raise ConfigError(
+                f"{folder} holds an unfinished build with other settings (or another version of "
+                "Pillow or pyarrow). Run it to its end with those, remove the folder, or give "
+                "another --output"
+            )
+        mark = BuildMark(settings_digest)
+    files.clear_temporary(folder)
+    files.remove_tree(os.path.join(folder, ACCOUNTS))
+    write_mark(folder, BuildMark(mark.settings_digest, False, mark.verified))
+    return mark
+
+
+def drop_shard(folder: str, name: str) -> None:
+    """Makes a shard unfinished, so that the next run builds it again."""
+    files.remove_file(os.path.join(folder, index_name(name)))
+
+
+def close_build(folder: str, shard_names: Collection[str], dataset: bytes) -> None:
+    """Writes dataset.json, the commit mark, after all else; then clears what only a build needs.
+
+    Shards that an earlier run of this build left under other numbers are removed before: they
+    are ours, and a reader's glob would see them.
+    """
+    keep = {*shard_names, *map(index_name, shard_names)}
+    for name in files.list_files(folder):
+        if name not in keep and _is_ours(name):
+            files.remove_file(os.path.join(folder, name))
+    for name in sorted({*keep, REJECTS, RUN}):
+        files.sync_file(os.path.join(folder, name))
+    files.write_file(folder, DATASET, dataset)
+    files.sync_file(os.path.join(folder, DATASET))
+    files.sync_file(folder)
+    clear_build(folder)
+
+
+def clear_build(folder: str) -> None:
+    """Removes what only an unfinished build needs."""
+    files.remove_file(os.path.join(folder, MARK))
+    files.remove_tree(os.path.join(folder, ACCOUNTS))
+    files.clear_temporary(folder)
+    files.remove_file(os.path.join(folder, LOCK))
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file below the folder has the name of a shard or of an index."""
+    stem = name.removeprefix(INDEX_DIR + "/").removesuffix(".parquet") + SUFFIX
+    return parse_shard_name(stem if name.startswith(INDEX_DIR + "/") else name) is not None
+
+
+def _check_empty(folder: str) -> None:
+    strangers = sorted(set(os.listdir(folder)) - {LOCK})
+    if strangers:
+        shown = ", ".join(strangers[:3]) + (", …" if len(strangers) > 3 else "")
+        raise ConfigError(
+            f"{folder} is not empty and holds no build of pairshard ({shown}); nothing there "
+            "is touched. Give a new or empty folder as --output"
+        )
+
+
+def _has_finished_shard(folder: str) -> bool:
+    names = files.list_files(os.path.join(folder, INDEX_DIR))
+    return any(read_info(os.path.join(folder, INDEX_DIR, name)) for name in names)

@@ -1,0 +1,111 @@
+"""What is printed at the end: tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from beam_pipeline.build import BuildReport
+from beam_pipeline.config import BuildConfig
+from beam_pipeline.verify import VerifyReport
+from transforms.core.rows import Reject
+from transforms.core.verifying import Failure
+
+LISTED = 20
+
+
+def format_build(config: BuildConfig, report: BuildReport) -> str:
+    """Returns the summary of a build."""
+    rejected = sum(report.rejected.values())
+    written = sum(shard.records for shard in report.shards)
+    lines = [f"{config.output}: {report.outcome}"]
+    lines += format_table(
+        ("split", "shards", "reused", "records", "bytes"), list(_split_rows(report))
+    )
+    lines.append(f"rows: {report.rows_read:,} read = {written:,} written + {rejected:,} rejected")
+    lines += [f"  {code}: {number:,}" for code, number in sorted(report.rejected.items())]
+    lines += format_rejects(report.rejects, rejected)
+    if report.verification:
+        lines += format_verification(report.verification)
+    times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report.seconds.items())
+    return "\n".join([*lines, f"time: {times}", *_what_next(config, report, rejected)])
+
+
+def format_rejects(rejects: Sequence[Reject], total: int) -> list[str]:
+    """Returns the first rejects with the places where they stood."""
+    lines = [
+        f"  {reject.manifest}:{reject.line}: {reject.code}: {reject.message}"
+        for reject in rejects[:LISTED]
+    ]
+    if total > len(lines):
+        lines.append(f"  … and {total - len(lines):,} more, all in rejects.jsonl")
+    return lines
+
+
+def format_verification(report: VerifyReport) -> list[str]:
+    """Returns what a verification found, the first failures by name."""
+    lines = [
+        f"verified: {report.shards:,} shards, {report.records:,} records read back, "
+        f"{report.compared:,} compared with their sources, {len(report.failures):,} wrong"
+        + (f", {len(report.changed):,} of another source now" if report.changed else "")
+    ]
+    lines += format_failures(report.failures, "wrong")
+    return lines + format_failures(report.changed, "source changed")
+
+
+def format_failures(failures: Sequence[Failure], word: str, most: int | None = LISTED) -> list[str]:
+    """Returns a line per failure: shard, offset, key and what differs."""
+    lines = []
+    for failure in failures[:most]:
+        place = f" at {failure.offset}" if failure.offset >= 0 else ""
+        key = f" ({failure.key})" if failure.key else ""
+        lines.append(f"  {word}: {failure.shard}{place}{key}: {failure.what}")
+    if len(failures) > len(lines):
+        lines.append(f"  … and {len(failures) - len(lines):,} more; --report FILE has them all")
+    return lines
+
+
+def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns a table as lines: the first column to the left, the others to the right."""
+    widths = [max(len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
+    return ["  ".join(_cells(row, widths)).rstrip() for row in (head, *rows)]
+
+
+def format_bytes(size: float) -> str:
+    """Returns a size for people: '1.4 GiB'."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} TiB"
+
+
+def _cells(row: Sequence[str], widths: Sequence[int]) -> Iterable[str]:
+    first, *others = zip(row, widths, strict=True)
+    return [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]
+
+
+def _split_rows(report: BuildReport) -> Iterable[tuple[str, ...]]:
+    for name in sorted({info.shard.split for info in report.shards}):
+        own = [info for info in report.shards if info.shard.split == name]
+        yield (
+            name,
+            f"{len(own):,}",
+            f"{sum(info.reused for info in own):,}",
+            f"{sum(info.records for info in own):,}",
+            format_bytes(sum(info.size_bytes for info in own)),
+        )
+
+
+def _what_next(config: BuildConfig, report: BuildReport, rejected: int) -> list[str]:
+    if report.outcome == "too many rejects":
+        return [
+            f"not committed: {rejected:,} rows were rejected, --max-rejects is {config.gate}. "
+            "Mend the files and run the same command again (finished shards are kept), or "
+            f"accept them with --max-rejects {rejected}"
+        ]
+    if report.outcome == "verification failed":
+        return [
+            "not committed: what was written is not what the sources say. Run the same command "
+            "again: the shards named above are built anew"
+        ]
+    return []

@@ -1,0 +1,1 @@
+"""Where it runs: the command, and one file per place."""

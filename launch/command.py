@@ -1,0 +1,157 @@
+"""The command `pairshard`: one function per sub-command, and the exit status of each.
+
+Nothing heavy is imported before it is known to be needed: `--help` has to be quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+
+from beam_pipeline import options
+from launch import status
+
+# imports inside the functions: see the module's docstring
+# ruff: noqa: PLC0415
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command.
+
+    Returns:
+      The exit status; see `launch.status`.
+    """
+    try:
+        given = sys.argv[1:] if arguments is None else arguments
+        args, beam_options = options.parse_command_line(given)
+        return _COMMANDS[args.command](args, beam_options)
+    except KeyboardInterrupt:
+        _leave_interrupted()
+    except BrokenPipeError:  # the reader of our output has gone: `pairshard show … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return status.DONE
+    except Exception as error:
+        return status.explain_error(error)
+
+
+def _build(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
+    begun = time.monotonic()
+    config = options.make_build_config(args, beam_options)
+    _be_silent()
+    from beam_pipeline.build import run_build
+    from beam_pipeline.progress_line import show_progress
+    from beam_pipeline.report import format_build
+    from launch.local import check_beam_options, run_locally
+
+    check_beam_options(beam_options)
+    start = round(time.monotonic() - begun, 3)
+    with show_progress(quiet=args.quiet):
+        report = run_build(config, run_locally)
+    report.seconds = {"start": start, **report.seconds}
+    if not args.quiet or report.outcome not in ("built", "up to date"):
+        print(format_build(config, report))
+    outcomes = {
+        "verification failed": status.VERIFICATION_FAILED,
+        "too many rejects": status.TOO_MANY_REJECTS,
+    }
+    return outcomes.get(report.outcome, status.DONE)
+
+
+def _verify(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
+    resources = options.make_resources(args, beam_options)
+    sampling = options.make_sampling(args)
+    _be_silent()
+    from beam_pipeline.progress_line import show_progress
+    from beam_pipeline.report import format_failures, format_verification
+    from beam_pipeline.verify import open_dataset_folder, run_verify
+    from launch.local import check_beam_options, run_locally
+
+    check_beam_options(beam_options)
+    folder = os.path.abspath(args.dir)
+    config, checks = open_dataset_folder(folder, args.source_root, sampling, resources)
+    with show_progress(quiet=args.quiet):
+        report = run_verify(config, checks, run_locally)
+    if args.report:
+        wrong = format_failures(report.failures, "wrong", None)
+        changed = format_failures(report.changed, "source changed", None)
+        _write_text(args.report, "".join(line.strip() + "\n" for line in wrong + changed))
+    if not args.quiet or report.failures:
+        print("\n".join(format_verification(report)))
+    return status.VERIFICATION_FAILED if report.failures else status.DONE
+
+
+def _show(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
+    from beam_pipeline import show
+
+    folder = os.path.abspath(args.dir)
+    if args.key is not None:
+        print(show.format_record(folder, args.key, save=args.save))
+    elif args.records is not None:
+        for text in show.format_records(folder, args.records):
+            print(text)
+    else:
+        print(show.format_dataset(folder))
+    return status.DONE
+
+
+def _manifest(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
+    from transforms.core import listing
+    from transforms.core.manifests import format_manifest
+
+    columns = ("image", "mask")
+    if args.form == "voc":
+        lines = format_manifest(listing.list_voc(args.root, args.ids), columns)
+    else:
+        found = listing.list_dirs(
+            args.images, args.masks, image_suffix=args.image_suffix, mask_suffix=args.mask_suffix
+        )
+        lines = format_manifest(found.pairs, columns)
+        print(f"pairshard: paths are relative to --source-root {found.root}", file=sys.stderr)
+        for what in ("images_alone", "masks_alone", "skipped"):
+            for path in getattr(found, what):
+                print(f"pairshard: {_LEFT_OUT[what]}: {path}", file=sys.stderr)
+    text = "".join(lines)
+    if args.output:
+        _write_text(args.output, text)
+    else:
+        sys.stdout.write(text)
+    return status.DONE
+
+
+_COMMANDS = {"build": _build, "verify": _verify, "show": _show, "manifest": _manifest}
+
+
+_LEFT_OUT = {
+    "images_alone": "left out, an image without a mask",
+    "masks_alone": "left out, a mask without an image",
+    "skipped": "left out, another ending or name, hidden, or a linked folder",
+}
+
+
+def _write_text(path: str, text: str) -> None:
+    from transforms.core.files import place_errors
+
+    with place_errors(path), open(path, "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+
+
+def _be_silent() -> None:
+    """Keeps Beam's start-up noise from the user; what fails is raised, and shown by us."""
+    logging.basicConfig(level=logging.CRITICAL, format="%(name)s: %(message)s")
+
+
+def _leave_interrupted() -> int:
+    """Ends at once: threads of a runner can't be told to."""
+    from transforms.core.progress import PROGRESS
+
+    PROGRESS.cancelled.set()
+    print(
+        "\npairshard: interrupted; nothing was published. The same command goes on from the "
+        "shards that are finished",
+        file=sys.stderr,
+    )
+    sys.stderr.flush()
+    os._exit(status.INTERRUPTED)

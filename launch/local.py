@@ -1,0 +1,67 @@
+"""This machine: Beam's in-process runner.
+
+`FnApiRunner` is named, not `DirectRunner`: that one tries to download another runner first,
+and picks one by what it finds in the pipeline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Callable, Sequence
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from beam_pipeline.config import Resources
+from transforms.core.errors import ConfigError
+
+
+def run_locally(define: Callable[[beam.Pipeline], None], resources: Resources) -> dict[str, int]:
+    """Runs a pipeline to its end in this process.
+
+    Several workers are threads of it, which do little but wait for a process of their own
+    (`WriteToTFRecord`'s `in_child`).
+
+    Args:
+      define: adds the graph to a pipeline.
+      resources: threads, workers and Beam's own options.
+
+    Returns:
+      The committed counters of the job, by name.
+    """
+    options = PipelineOptions(
+        list(resources.beam_options),
+        direct_running_mode="multi_threading" if resources.workers > 1 else "in_memory",
+        direct_num_workers=resources.workers,
+    )
+    pipeline = beam.Pipeline(runner=FnApiRunner(), options=options)
+    define(pipeline)
+    result = pipeline.run()
+    result.wait_until_finish()
+    counters = result.metrics().query()["counters"]
+    return {counter.key.metric.name: counter.committed or 0 for counter in counters}
+
+
+def check_beam_options(given: Sequence[str]) -> None:
+    """Refuses an option that Beam doesn't know, with the nearest one that it does.
+
+    Raises:
+      ConfigError: see above.
+    """
+    known = sorted(
+        option for kind in PipelineOptions.__subclasses__() for option in _options_of(kind)
+    )
+    for text in given:
+        name = text.partition("=")[0]
+        if name.startswith("-") and name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"{name}: Beam has no such option{hint}")
+
+
+def _options_of(kind: type[PipelineOptions]) -> list[str]:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    kind._add_argparse_args(parser)
+    return [text for action in parser._actions for text in action.option_strings]

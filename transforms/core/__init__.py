@@ -1,0 +1,1 @@
+"""One row, one image, one record, one shard: everything that needs neither Beam nor a cluster."""

@@ -1,0 +1,132 @@
+"""A process of its own for work that must not share this one's lock or its memory.
+
+The build's `--workers` and verification (TensorFlow costs seconds and half a gigabyte to
+import) both run so, on every runner. The child ends when its parent does, however that ends:
+its standard input is closed then.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from typing import IO, Any
+
+from transforms.core.errors import ConfigError, DataError, PlaceError
+
+_SIZE = struct.Struct("<Q")
+_NOTE, _DONE, _FAILED = "note", "done", "failed"
+
+
+class ChildError(Exception):
+    """A bug in the child; the message is the child's traceback."""
+
+
+class Child:
+    """A process that answers calls, one at a time."""
+
+    def __init__(self) -> None:
+        self._stderr = tempfile.TemporaryFile()
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "transforms.core.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env=environment,
+            cwd=os.getcwd(),
+        )
+
+    def call(
+        self,
+        function: Callable[..., object],
+        *args: object,
+        on_note: Callable[[object], None] = lambda note: None,
+    ) -> object:
+        """Runs a module's function in the child and returns what it returns.
+
+        Args:
+          function: takes `args` and then a callable that sends notes here.
+          args: must pickle.
+          on_note: gets each note while the function runs.
+
+        Raises:
+          PlaceError: the child was killed (memory?), or raised one itself.
+          DataError, ConfigError: the function raised it.
+          ChildError: the function raised anything else.
+        """
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        try:
+            _send(stdin, (function.__module__, function.__qualname__, args))
+            while True:
+                word, value = _receive(stdout)
+                if word == _DONE:
+                    return value
+                if word == _FAILED:
+                    raise value
+                on_note(value)
+        except (EOFError, BrokenPipeError) as error:
+            raise PlaceError(self._obituary()) from error
+
+    def close(self) -> None:
+        """Ends the child."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+        self._stderr.close()
+
+    def _obituary(self) -> str:
+        status = self._process.wait()
+        self._stderr.seek(0)
+        last = self._stderr.read().decode(errors="replace").strip().splitlines()[-5:]
+        how = f"signal {-status} (out of memory?)" if status < 0 else f"exit status {status}"
+        return "\n".join([f"a worker process ended by {how}; its last words:", *last])
+
+
+def _send(stream: IO[bytes], value: object) -> None:
+    data = pickle.dumps(value, protocol=5)
+    stream.write(_SIZE.pack(len(data)) + data)
+    stream.flush()
+
+
+def _receive(stream: IO[bytes]) -> tuple[Any, ...]:
+    head = stream.read(_SIZE.size)
+    if len(head) < _SIZE.size:
+        raise EOFError
+    data = stream.read(_SIZE.unpack(head)[0])
+    answer: tuple[Any, ...] = pickle.loads(data)
+    return answer
+
+
+def _serve() -> None:
+    """The child's life: answers calls until the parent closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C ends
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not get among the replies
+    while True:
+        try:
+            module, name, args = _receive(sys.stdin.buffer)
+        except EOFError:
+            return
+        function = getattr(importlib.import_module(module), name)
+        try:
+            answer = (_DONE, function(*args, lambda note: _send(replies, (_NOTE, note))))
+        except (DataError, ConfigError, PlaceError) as error:
+            answer = (_FAILED, error)
+        except Exception:
+            answer = (_FAILED, ChildError(traceback.format_exc()))
+        _send(replies, answer)
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,51 @@
+"""What this process has done so far, for the driver's progress line.
+
+Counting goes through here and not through the pipeline, because a runner shows counters only
+at its end. On a cluster nobody reads the workers' numbers: the job's own counters serve there.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Progress:
+    """Counts of one process; safe to be added to from several threads.
+
+    Attributes:
+      stage: what is being done, in the user's words.
+      total: rows to be done in this stage; 0 while it is not known.
+      rows: rows done.
+      rejected: rows of them that were rejected.
+      cancelled: set when the run is to end; rows that are not begun are not begun.
+    """
+
+    stage: str = ""
+    total: int = 0
+    rows: int = 0
+    rejected: int = 0
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, stage: str, total: int = 0) -> None:
+        """Starts a stage at zero rows."""
+        with self._lock:
+            self.stage, self.total, self.rows, self.rejected = stage, total, 0, 0
+
+    def add(self, rows: int, rejected: int = 0) -> None:
+        """Counts rows.
+
+        Raises:
+          KeyboardInterrupt: the run was cancelled meanwhile.
+        """
+        if self.cancelled.is_set():
+            raise KeyboardInterrupt
+        with self._lock:
+            self.rows += rows
+            self.rejected += rejected
+
+
+PROGRESS = Progress()
+"""The one of this process."""

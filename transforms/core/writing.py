@@ -1,0 +1,362 @@
+"""Rows to one shard: read, decode, check, encode and write, as a stream.
+
+One task is one shard. Its rows are worked on by threads, a few ahead of the one that is
+written next (Pillow lets go of the interpreter lock while it decodes), so memory grows with
+neither the shard nor the data set.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from transforms.core import files, index, keys
+from transforms.core.child import Child
+from transforms.core.errors import DataError
+from transforms.core.files import Fingerprint, OutputFile, Source
+from transforms.core.index import REJECTED, WRITTEN, IndexRow
+from transforms.core.pairs import PATH_COLUMNS, Record, encode_pair
+from transforms.core.rows import Reject, Row
+from transforms.core.settings import RecordSettings
+from transforms.core.shards import ShardInfo, ShardTask, index_name
+from transforms.core.tfrecord import FRAME_BYTES, crc32c_of, format_footer, format_header
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+ROWS_AHEAD_PER_THREAD = 2
+ROWS_PER_NOTE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What every shard of a build has in common.
+
+    Attributes:
+      source_root: the folder that sources are named from.
+      output: the data set's folder.
+      settings: of the records.
+      digest: `settings.record_digest` of the build.
+      check_crc: whether a shard that is found finished is read once more before it is kept.
+      check_only: nothing is written; a shard that would be built is left out.
+    """
+
+    source_root: str
+    output: str
+    settings: RecordSettings
+    digest: str
+    check_crc: bool = False
+    check_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShardResult:
+    """What became of a task: the shard (None: `check_only`, and it would be built), the rejects."""
+
+    info: ShardInfo | None
+    rejects: tuple[Reject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What became of a row: a record, or the error that made it a reject."""
+
+    fingerprints: tuple[Fingerprint | None, ...]
+    record: Record | None = None
+    error: DataError | None = None
+
+
+def write_shard(
+    task: ShardTask,
+    name: str,
+    options: WriteOptions,
+    *,
+    executor: Executor | None = None,
+    threads: int = 1,
+    on_row: Callable[[bool], None] = lambda rejected: None,
+) -> ShardResult:
+    """Builds one shard and its index, or keeps the one that is there.
+
+    Args:
+      task: the shard and its rows, in order.
+      name: of the shard's file.
+      options: what all shards have in common.
+      executor: decodes rows ahead; None: they are decoded one by one in this thread.
+      threads: that the executor has.
+      on_row: called after each row that was worked on, with whether it was rejected.
+
+    Raises:
+      PlaceError: the disk is full, the source root has vanished, …
+    """
+    digest = shard_digest(task, options.digest)
+    kept = reuse_shard(task, name, digest, options)
+    if kept or options.check_only:
+        return kept or ShardResult(None, ())
+    files.remove_file(os.path.join(options.output, index_name(name)))
+
+    def encode(row: Row) -> _Outcome:
+        return encode_row(row, options)
+
+    writer = _ShardWriter()
+    with files.create_file(options.output, name) as file:
+        ahead = threads * ROWS_AHEAD_PER_THREAD
+        for row, outcome in zip(
+            task.rows, map_ahead(executor, encode, task.rows, ahead=ahead), strict=True
+        ):
+            writer.add(row, outcome, file)
+            on_row(outcome.record is None)
+    info = writer.finish(task, name, digest)
+    index.write_index(options.output, info, writer.rows, PATH_COLUMNS)
+    return ShardResult(info, find_rejects(task, writer.rows))
+
+
+def write_shard_in_child(
+    child: Child,
+    task: ShardTask,
+    name: str,
+    options: WriteOptions,
+    *,
+    threads: int,
+    on_row: Callable[[bool], None],
+) -> ShardResult:
+    """Does what `write_shard` does in another process; arguments and errors are its."""
+
+    def count(note: object) -> None:
+        for rejected in note if isinstance(note, list) else []:
+            on_row(rejected)
+
+    result = child.call(_write_shard_here, task, name, options, threads, on_note=count)
+    assert isinstance(result, ShardResult)
+    return result
+
+
+def _write_shard_here(
+    task: ShardTask,
+    name: str,
+    options: WriteOptions,
+    threads: int,
+    note: Callable[[object], None],
+) -> ShardResult:
+    """The child's side of `write_shard_in_child`; notes are sent for some rows at once."""
+    done: list[bool] = []
+
+    def count(rejected: bool) -> None:
+        done.append(rejected)
+        if len(done) >= ROWS_PER_NOTE:
+            note(list(done))
+            done.clear()
+
+    with ThreadPoolExecutor(threads) as executor:
+        result = write_shard(
+            task,
+            name,
+            options,
+            executor=executor if threads > 1 else None,
+            threads=threads,
+            on_row=count,
+        )
+    note(done)
+    return result
+
+
+def reuse_shard(
+    task: ShardTask, name: str, digest: str, options: WriteOptions
+) -> ShardResult | None:
+    """Returns the shard that is there already, if building it again would give the same bytes.
+
+    It does where its index carries the same digest of rows and settings, its size agrees, and
+    its sources, rejected rows' too, have the size and mtime that the index has.
+    """
+    index_path = os.path.join(options.output, index_name(name))
+    try:
+        info = index.read_info(index_path)
+        if info is None or info.digest != digest or not _is_whole(info, options):
+            return None
+        rows = index.read_index(index_path, PATH_COLUMNS)
+    except index.IndexFileError:
+        return None
+    if not all(_is_unchanged(row, options.source_root) for row in rows):
+        return None
+    return ShardResult(replace(info, reused=True), find_rejects(task, rows))
+
+
+def shard_digest(task: ShardTask, settings_digest: str) -> str:
+    """Returns the digest of a shard's settings and of its rows in their order."""
+    shard = task.shard
+    rows = [f"{digest_row(shard.split, row):x}" for row in task.rows]
+    return keys.digest_of(
+        [settings_digest, shard.split, shard.index, shard.num_shards, PATH_COLUMNS, rows]
+    )
+
+
+def digest_row(split: str, row: Row) -> int:
+    """Returns what a row adds to the order-free digest of the rows."""
+    return keys.row_digest(row.key, split, row.paths, row.code, row.message)
+
+
+def encode_row(row: Row, options: WriteOptions) -> _Outcome:
+    """Reads a row's sources and encodes its record; a DataError becomes part of the outcome."""
+    if row.code:
+        error = DataError(row.code, row.message, path=row.paths[0])
+        return _Outcome((None,) * len(row.paths), error=error)
+    sources: list[Source] = []
+    try:
+        inside = options.settings.inside_root
+        for path in row.paths:
+            sources.append(files.read_source(options.source_root, path, inside_root=inside))
+        record = encode_pair(row.paths, sources, options.settings)
+    except DataError as error:
+        return _Outcome(_fingerprints(row, sources, options.source_root), error=error)
+    return _Outcome(tuple(source.fingerprint for source in sources), record)
+
+
+def map_ahead(
+    executor: Executor | None, function: Callable[[In], Out], items: Iterable[In], *, ahead: int
+) -> Iterator[Out]:
+    """Yields function(item) in the order of the items, at most `ahead` of them at work at once."""
+    if executor is None:
+        yield from map(function, items)
+        return
+    waiting: deque[Future[Out]] = deque()
+    try:
+        for item in items:
+            waiting.append(executor.submit(function, item))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def find_rejects(task: ShardTask, rows: Sequence[IndexRow]) -> tuple[Reject, ...]:
+    """Returns the rejects among a shard's index rows, with the places of the task's rows."""
+    return tuple(
+        Reject(
+            key=found.key,
+            paths=found.paths,
+            split=task.shard.split,
+            code=found.code,
+            message=found.message,
+            file=found.file,
+            manifest=row.manifest,
+            line=row.line,
+        )
+        for row, found in zip(task.rows, rows, strict=True)
+        if found.status == REJECTED
+    )
+
+
+@dataclass(slots=True)
+class _ShardWriter:
+    """The account of a shard while it is written."""
+
+    rows: list[IndexRow] = field(default_factory=list)
+    offset: int = 0
+    crc: int = 0
+    pixels: Counter[int] = field(default_factory=Counter)
+
+    def add(self, row: Row, outcome: _Outcome, file: OutputFile) -> None:
+        if outcome.record is not None:
+            self._add_record(row, outcome.fingerprints, outcome.record, file)
+        elif outcome.error is not None:
+            error = outcome.error
+            self.rows.append(
+                IndexRow(
+                    key=row.key,
+                    paths=row.paths,
+                    fingerprints=outcome.fingerprints,
+                    status=REJECTED,
+                    code=error.code,
+                    message=error.message,
+                    file=error.path,
+                )
+            )
+
+    def _add_record(
+        self,
+        row: Row,
+        fingerprints: tuple[Fingerprint | None, ...],
+        record: Record,
+        file: OutputFile,
+    ) -> None:
+        frame = [format_header(record.size_bytes), *record.pieces, format_footer(record.crc32c)]
+        file.write(frame)
+        self.crc = crc32c_of(frame, self.crc)
+        self.rows.append(
+            IndexRow(
+                key=row.key,
+                paths=row.paths,
+                fingerprints=fingerprints,
+                status=WRITTEN,
+                offset=self.offset,
+                length=record.size_bytes,
+                crc32c=record.crc32c,
+                height=record.height,
+                width=record.width,
+                pixel_counts=record.pixel_counts,
+            )
+        )
+        self.offset += record.size_bytes + FRAME_BYTES
+        self.pixels.update(dict(record.pixel_counts))
+
+    def finish(self, task: ShardTask, name: str, digest: str) -> ShardInfo:
+        written = [row for row in self.rows if row.status == WRITTEN]
+        codes = Counter(row.code for row in self.rows if row.status == REJECTED)
+        split = task.shard.split
+        return ShardInfo(
+            shard=task.shard,
+            name=name,
+            records=len(written),
+            size_bytes=self.offset,
+            crc32c=self.crc,
+            rows=len(self.rows),
+            rejected=keys.sort_counts(codes),
+            pixel_counts=tuple(sorted(self.pixels.items())),
+            heights=_range([row.height for row in written]),
+            widths=_range([row.width for row in written]),
+            digest=digest,
+            rows_digest=keys.add_digests(digest_row(split, row) for row in task.rows),
+        )
+
+
+def _range(values: Sequence[int]) -> tuple[int, int]:
+    return (min(values), max(values)) if values else (0, 0)
+
+
+def _fingerprints(row: Row, sources: Sequence[Source], root: str) -> tuple[Fingerprint | None, ...]:
+    """Of the sources that were read, and of those that were not, as far as they are there."""
+    unread = row.paths[len(sources) :]
+    return (
+        *(source.fingerprint for source in sources),
+        *(files.stat_source(root, path) for path in unread),
+    )
+
+
+def _is_whole(info: ShardInfo, options: WriteOptions) -> bool:
+    """Whether the shard's file is the one that its index speaks of."""
+    path = os.path.join(options.output, info.name)
+    if files.file_size(path) != info.size_bytes:
+        return False
+    return not options.check_crc or files.crc32c_of_file(path) == info.crc32c
+
+
+def _is_unchanged(row: IndexRow, root: str) -> bool:
+    """Whether a row's sources have the size and the mtime that the index has."""
+    if row.code in ("duplicate_key", "path_outside_root") and not any(row.fingerprints):
+        return True  # rejected before its files were looked at
+    return all(
+        _same(known, files.stat_source(root, path))
+        for known, path in zip(row.fingerprints, row.paths, strict=True)
+    )
+
+
+def _same(known: Fingerprint | None, now: Fingerprint | None) -> bool:
+    if known is None or now is None:
+        return known is now
+    return (known.size_bytes, known.mtime_ns) == (now.size_bytes, now.mtime_ns)
