@@ -1,4 +1,8 @@
-"""The distribution `pairshard`: three packages, one command. Also what `--setup_file` packs."""
+"""The distribution `pairshard`: three packages, one command. Also what `--setup_file` packs.
+
+Pillow and pyarrow decide bytes, so they are pinned here as well; the other ranges say what the
+code needs. requirements.txt is the full lock that `make` and CI install.
+"""
 
 from pathlib import Path
 
@@ -13,16 +17,27 @@ setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    license_files=["LICENSE"],
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Operating System :: POSIX",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
     python_requires=">=3.10,<3.14",
     packages=["beam_pipeline", "launch", "transforms", "transforms.core"],
     install_requires=[
-        "apache-beam==2.77.0",
-        "google-crc32c==1.9.0",
-        "numpy>=2.2,<2.5",
+        "apache-beam>=2.77,<3",
+        "google-crc32c>=1.9,<2",  # a plain apache-beam has no CRC-32C
+        "numpy>=2.2,<3",
         "Pillow==12.3.0",
         "pyarrow==25.0.1",
-        "tensorflow==2.21.0",
-        "tqdm>=4.66",
+        "tensorflow>=2.21,<3",
+        "tqdm>=4.66,<5",
     ],
     entry_points={"console_scripts": ["pairshard = launch.command:main"]},
 )

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from transforms.core import manifests
+from transforms.core import manifest_rows, manifests
 from transforms.core.errors import ConfigError
-from transforms.core.manifests import ManifestOptions
+from transforms.core.manifest_rows import ManifestOptions
 from transforms.core.settings import DEFAULT_SPLIT, RecordSettings, ShardSettings
 
 PAYLOADS = ("raw", "encoded")
@@ -180,7 +180,7 @@ def parse_splits(text: str) -> tuple[tuple[str, Fraction], ...]:
     splits: dict[str, Fraction] = {}
     for part in text.split(","):
         name, _, share = part.partition("=")
-        if not manifests.is_split_name(name) or name in splits or not _is_share(share):
+        if not manifest_rows.is_split_name(name) or name in splits or not _is_share(share):
             raise ConfigError(
                 f"--split {text}: names with shares are meant, such as train=0.9,val=0.1; "
                 f"{part!r} is none (a name has letters, digits, '_' and '-')"

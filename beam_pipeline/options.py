@@ -19,7 +19,8 @@ from beam_pipeline.config import (
     parse_prefixes,
 )
 from transforms.core.errors import ConfigError
-from transforms.core.manifests import FORMATS, ManifestOptions, find_manifests, find_source_root
+from transforms.core.manifest_rows import ManifestOptions
+from transforms.core.manifests import FORMATS, find_manifests, find_source_root
 from transforms.core.settings import RecordSettings
 
 RUNNERS = ("local", "flink", "dataflow")

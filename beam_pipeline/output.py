@@ -48,9 +48,12 @@ def hold_output(folder: str) -> Iterator[None]:
     """Keeps other runs out of a folder; the kernel lets go of it however this process ends.
 
     Raises:
+      ConfigError: it holds something else, in which not even a lock may be put.
       HeldError: another run holds it.
     """
     with files.place_errors(folder):
+        if os.path.isdir(folder) and read_mark(folder) is None:
+            _check_empty(folder)
         os.makedirs(folder, exist_ok=True)
         descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT, 0o666)
     try:

@@ -175,7 +175,7 @@ def make_command(contender: Contender, manifest: Path, out: Path) -> list[str]:
 
 
 def read_running_seconds(contender: Contender, measured: Measured, out: Path) -> float:
-    """Seconds without start-up: the rival's own word, or the job and its verification in run.json."""
+    """Seconds without start-up: the rival's own word, or our run.json's (job and verification)."""
     if contender.rival:
         return json.loads(measured.stdout.splitlines()[-1])["seconds"]
     seconds = json.loads((out / "run.json").read_text(encoding="utf-8"))["seconds"]
@@ -239,7 +239,8 @@ def measure_table(bench: Bench, options: argparse.Namespace) -> str:
         "medians, and mind the spread. The rows took turns, and each ratio is the median of the "
         "ratios within each turn, of rates once running. The obvious pipeline is slow and keeps "
         "all it shuffles in memory, so it ran less often and on fewer pairs. The floor decodes "
-        "and writes nothing. 'Once running' of the verified row is the job and its verification.\n"
+        "and writes nothing; its start-up and memory are those of the rivals' common script, which "
+        "loads TensorFlow. 'Once running' of the verified row is the job and its verification.\n"
     )
 
 

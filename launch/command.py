@@ -34,6 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return status.DONE
     except Exception as error:
+        if status.is_interruption(error):
+            _leave_interrupted()
         return status.explain_error(error)
 
 

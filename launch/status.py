@@ -43,6 +43,13 @@ def explain_error(error: BaseException) -> int:
     return BUG
 
 
+def is_interruption(error: BaseException | None) -> bool:
+    """Tells whether Ctrl-C is behind an exception: a runner makes a RuntimeError of it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 def find_cause(error: BaseException) -> tuple[int, str] | None:
     """Finds the error with a meaning that is behind an exception.
 

@@ -10,7 +10,8 @@ import pytest
 
 from transforms.core.errors import ConfigError, PlaceError
 from transforms.core.listing import Listing, list_dirs, list_voc
-from transforms.core.manifests import ManifestOptions, format_manifest, read_manifest
+from transforms.core.manifest_rows import ManifestOptions
+from transforms.core.manifests import format_manifest, read_manifest
 
 PAIRS = Path(__file__).parents[2] / "shared" / "pairs"
 IDS = "ImageSets/Segmentation/train.txt"

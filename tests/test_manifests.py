@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from transforms.core import manifests
+from transforms.core import manifest_rows, manifests
 from transforms.core.errors import ConfigError, PlaceError
-from transforms.core.manifests import ManifestOptions, read_manifest
+from transforms.core.manifest_rows import ManifestOptions
+from transforms.core.manifests import read_manifest
 from transforms.core.rows import Reject, Row
 
 PAIRS = Path(__file__).parents[2] / "shared" / "pairs"
@@ -340,7 +341,7 @@ def test_roots_in_buckets(tmp_path: Path) -> None:
     ],
 )
 def test_split_names(text: str, good: bool) -> None:
-    assert manifests.is_split_name(text) is good
+    assert manifest_rows.is_split_name(text) is good
 
 
 def test_groups(tmp_path: Path) -> None:

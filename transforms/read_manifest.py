@@ -9,7 +9,8 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from transforms.core import files, keys
-from transforms.core.manifests import ManifestOptions, read_manifest
+from transforms.core.manifest_rows import ManifestOptions
+from transforms.core.manifests import read_manifest
 from transforms.core.progress import PROGRESS
 from transforms.core.rows import Reject, Row, pack_row
 from transforms.write_rejects import RejectBatch

@@ -9,6 +9,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from transforms.core.child import Child
+from transforms.core.memory import keep_freed_memory
 from transforms.core.progress import PROGRESS
 from transforms.core.shards import SHARD_NAME_TEMPLATE, SUFFIX, ShardTask, format_shard_name
 from transforms.core.writing import ShardResult, WriteOptions, write_shard, write_shard_in_child
@@ -71,6 +72,7 @@ class _Write(beam.DoFn):
         self._reused = Metrics.counter("pairshard", "shards_reused")
 
     def setup(self) -> None:
+        keep_freed_memory()
         self._child = Child() if self._in_child else None
         self._executor = None
         if self._child is None and self._threads > 1:

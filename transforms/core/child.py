@@ -33,7 +33,7 @@ class Child:
     """A process that answers calls, one at a time."""
 
     def __init__(self) -> None:
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "transforms.core.child"],

@@ -17,9 +17,9 @@ def mark_duplicates(rows: Iterable[Row]) -> Iterator[Row]:
     duplicates take the kept row's split and group: they stand beside it in the index.
     """
     for _, same in groupby(sorted(rows, key=_rank), key=lambda row: row.key):
-        kept = next(same)
+        kept, *others = same
         yield kept
-        for row in same:
+        for row in others:
             yield replace(
                 row,
                 split=kept.split,

@@ -56,6 +56,10 @@ _SINGLE_MODES = frozenset(["1", "L", "P"])
 _LOSSY_TIFF = frozenset(["jpeg", "tiff_jpeg", "webp"])
 _PNG_LEVEL = 6
 _SAVE_MASK = "Save it as a palette or 8-bit grey PNG."
+_TURN = (
+    "The sizes agree once the image's EXIF orientation is applied, which pairshard does not: "
+    "save the image turned and without the tag (exiftran -ai, or Pillow's ImageOps.exif_transpose)."
+)
 _T = TypeVar("_T")
 
 
@@ -229,14 +233,7 @@ def check_sizes(
         return
     path, advice = mask_name, "Pair the mask with its own image, or make one of the right size."
     if (image.height, image.width) == (mask.width, mask.height) and _is_lying(image, image_data):
-        path, advice = (
-            image_name,
-            (
-                "The sizes agree once the image's EXIF orientation is applied, which pairshard "
-                "does not: save the image turned and without the tag (exiftran -ai, or Pillow's "
-                "ImageOps.exif_transpose)."
-            ),
-        )
+        path, advice = image_name, _TURN
     raise DataError(
         "size_mismatch",
         f"{image_name} is {image.width}×{image.height} and its mask {mask_name} is "
@@ -264,8 +261,9 @@ def check_encodable(image: Image, name: str) -> None:
 def decoder_versions() -> dict[str, str]:
     """Versions of Pillow and of the libraries in it: what decoded and encoded bytes rest on.
 
-    "zlib" is the one in use at run time. Where Python itself is linked with the system's,
-    that one is used, not the zlib-ng that Pillow was built with.
+    All are pinned with Pillow but "zlib": its Linux wheels take the system's libz.so.1,
+    whatever "zlib_ng" says they were built with. Decoding is the same with any; what
+    `encode_mask_png` compresses anew may differ.
     """
     names = ("libjpeg_turbo", "jpg", "zlib", "zlib_ng", "webp", "libtiff")
     return {"pillow": PIL.__version__} | {n: features.version(n) or "none" for n in names}
@@ -338,10 +336,10 @@ def _ask_pillow(call: Callable[[], _T], kind: str, name: str) -> _T:
 def _refuse_failed(error: Exception, kind: str, name: str) -> NoReturn:
     if "out of memory" in str(error):  # of a codec, which Pillow makes an OSError
         raise MemoryError(f"{name}: {error}") from error
-    words = " ".join(str(error).split())[:200]
-    if " at 0x" in words or not words:  # a message must be the same every time
+    words = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    if " at 0x" in words:  # a message must be the same every time
         words = type(error).__name__
-    containers.refuse_damaged(_name_failure(error), f"Pillow says: {words}", kind, name)
+    containers.refuse_damaged(_name_failure(error), f"Pillow says {words}", kind, name)
 
 
 def _name_failure(error: Exception) -> str:

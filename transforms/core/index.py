@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -182,7 +183,7 @@ def _parse_info(schema: pa.Schema) -> ShardInfo:
     return ShardInfo(**_tuples(account) | {"shard": ShardId(**account["shard"])})
 
 
-def _tuples(account: dict[str, object]) -> dict[str, object]:
+def _tuples(account: dict[str, Any]) -> dict[str, Any]:
     """Lists back into the tuples that frozen dataclasses hold."""
     return {
         name: tuple(tuple(v) if isinstance(v, list) else v for v in value)

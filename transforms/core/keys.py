@@ -64,7 +64,7 @@ def add_digests(digests: Iterable[int]) -> int:
 
     A sum, not an exclusive or: with that a row that stands twice would vanish.
     """
-    return sum(digests) % 2**ORDER_BITS
+    return sum(digests) & ((1 << ORDER_BITS) - 1)
 
 
 def digest_of(value: object) -> str:

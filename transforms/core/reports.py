@@ -141,13 +141,15 @@ def _describe_classes(
     record: RecordSettings, shards: Sequence[ShardInfo]
 ) -> dict[str, dict[str, object]]:
     pixels = total_pixels(shards)
-    named = set(range(len(record.class_names)))
-    return {
-        str(value): {"pixels": pixels[value]}
-        | ({"name": record.class_names[value]} if value in named else {})
-        | ({"ignored": True} if value == record.ignore_id else {})
-        for value in sorted(named | set(pixels))
-    }
+    names = record.class_names
+    classes: dict[str, dict[str, object]] = {}
+    for value in sorted({*range(len(names)), *pixels}):
+        classes[str(value)] = {"pixels": pixels[value]}
+        if value < len(names):
+            classes[str(value)]["name"] = names[value]
+        if value == record.ignore_id:
+            classes[str(value)]["ignored"] = True
+    return classes
 
 
 def _describe_splits(shards: Sequence[ShardInfo]) -> dict[str, dict[str, object]]:

@@ -19,6 +19,7 @@ from transforms.core.child import Child
 from transforms.core.errors import DataError
 from transforms.core.files import Fingerprint, OutputFile, Source
 from transforms.core.index import REJECTED, WRITTEN, IndexRow
+from transforms.core.memory import keep_freed_memory
 from transforms.core.pairs import PATH_COLUMNS, Record, encode_pair
 from transforms.core.rows import Reject, Row
 from transforms.core.settings import RecordSettings
@@ -142,6 +143,7 @@ def _write_shard_here(
     note: Callable[[object], None],
 ) -> ShardResult:
     """The child's side of `write_shard_in_child`; notes are sent for some rows at once."""
+    keep_freed_memory()
     done: list[bool] = []
 
     def count(rejected: bool) -> None:
@@ -201,7 +203,8 @@ def digest_row(split: str, row: Row) -> int:
 def encode_row(row: Row, options: WriteOptions) -> _Outcome:
     """Reads a row's sources and encodes its record; a DataError becomes part of the outcome."""
     if row.code:
-        error = DataError(row.code, row.message, path=row.paths[0])
+        at_fault = (path for path in row.paths if repr(path) in row.message)
+        error = DataError(row.code, row.message, path=next(at_fault, row.paths[0]))
         return _Outcome((None,) * len(row.paths), error=error)
     sources: list[Source] = []
     try:
