@@ -102,10 +102,12 @@ def _run_job(
     """Runs the job, takes its accounts, and makes sure that nothing was lost."""
     options = _write_options(config, check_crc=not mark.in_order)
     accounts = os.path.join(config.output, output.ACCOUNTS)
-    PROGRESS.begin("build")
+    PROGRESS.begin("read")
     with report.stage("build"):
         define = partial(define_build, config=config, options=options, accounts=accounts)
         counters = engine(define, config.resources)
+    PROGRESS.begin("account")
+    report.seconds |= {f"of it {s}": PROGRESS.seconds.get(s, 0.0) for s in ("read", "write")}
     report.shards = tuple(sorted(_infos(accounts), key=lambda info: info.shard))
     manifests = _manifest_infos(accounts)
     report.rows_read = sum(info.rows for info in manifests)
@@ -184,6 +186,8 @@ def _write_accounts(config: BuildConfig, report: BuildReport) -> None:
 def _commit(config: BuildConfig, report: BuildReport, bad_rows: Sequence[Reject]) -> None:
     dataset = reports.describe_dataset(config.record, config.shards, report.shards, bad_rows)
     names = [info.name for info in report.shards]
+    if PROGRESS.cancelled.is_set():  # and something swallowed the KeyboardInterrupt
+        raise KeyboardInterrupt
     output.close_build(config.output, names, reports.format_json(dataset))
 
 
@@ -193,7 +197,7 @@ def _check_finished(config: BuildConfig, engine: Engine) -> BuildReport:
     now = reports.describe_settings(config.record, config.shards)
     _refuse_other_settings(config, dataset, now)
     report = BuildReport(outcome="up to date")
-    PROGRESS.begin("check")
+    PROGRESS.begin("read")
     with files.temporary_folder() as accounts, report.stage("check"):
         options = _write_options(config, check_only=True)
         define = partial(define_build, config=config, options=options, accounts=accounts)
@@ -209,6 +213,9 @@ def _check_finished(config: BuildConfig, engine: Engine) -> BuildReport:
             f"since ({len(changed) or 'none'} of its shards would be built anew); it is not "
             "touched. Give another --output, or remove it"
         )
+    if output.read_mark(config.output):  # the run that finished it was killed in its last step
+        with output.hold_output(config.output):
+            output.clear_build(config.output)
     for shard in report.shards:
         report.rejected.update(dict(shard.rejected))
     return report

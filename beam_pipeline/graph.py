@@ -58,6 +58,7 @@ def define_verify(
         seed=sampling.seed,
         sample=sampling.records,
         fraction=sampling.fraction,
+        threads=config.resources.threads,
     )
     shards = root | "Shards" >> beam.Create(checks)  # ShardCheck
     verified = shards | "VerifyShards" >> VerifyShards(options)  # VerifyInfo

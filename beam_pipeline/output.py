@@ -51,9 +51,8 @@ def hold_output(folder: str) -> Iterator[None]:
       ConfigError: it holds something else, in which not even a lock may be put.
       HeldError: another run holds it.
     """
+    _check_ours(folder)
     with files.place_errors(folder):
-        if os.path.isdir(folder) and read_mark(folder) is None:
-            _check_empty(folder)
         os.makedirs(folder, exist_ok=True)
         descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -120,11 +119,10 @@ def open_build(folder: str, settings_digest: str) -> BuildMark:
       The mark as the last run left it, or a new one. It is written already, as not in order.
 
     Raises:
-      ConfigError: the folder holds something else.
+      ConfigError: the unfinished build is one with other settings.
     """
     mark = read_mark(folder)
     if mark is None:
-        _check_empty(folder)
         mark = BuildMark(settings_digest)
     elif mark.settings_digest != settings_digest:
         if _has_finished_shard(folder):
@@ -177,9 +175,14 @@ def _is_ours(name: str) -> bool:
     return parse_shard_name(stem if name.startswith(INDEX_DIR + "/") else name) is not None
 
 
-def _check_empty(folder: str) -> None:
-    strangers = sorted(set(os.listdir(folder)) - {LOCK})
-    if strangers:
+def _check_ours(folder: str) -> None:
+    """Refuses a folder that is neither empty nor one of our builds."""
+    with files.place_errors(folder, "listing"):
+        try:
+            strangers = sorted(set(os.listdir(folder)) - {LOCK, files.TEMP_DIR})
+        except FileNotFoundError:
+            return
+    if strangers and not {MARK, DATASET} & set(strangers):
         shown = ", ".join(strangers[:3]) + (", …" if len(strangers) > 3 else "")
         raise ConfigError(
             f"{folder} is not empty and holds no build of pairshard ({shown}); nothing there "

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import apache_beam as beam
 
@@ -17,14 +18,16 @@ from beam_pipeline.output import read_dataset_json, read_mark
 from transforms.core import files, keys
 from transforms.core.errors import ConfigError
 from transforms.core.progress import PROGRESS
-from transforms.core.reports import RUN
+from transforms.core.reports import DATASET, RUN
+from transforms.core.shards import SUFFIX
 from transforms.core.verifying import Failure, ShardCheck, VerifyInfo
 from transforms.write_account import read_account
 
 Engine = Callable[[Callable[[beam.Pipeline], None], Resources], dict[str, int]]
 """Runs a graph to its end and returns the committed counters; one per place in `launch`."""
 
-RECORDS_PER_CHILD = 500  # below, another process costs more than it brings: TensorFlow's import
+THREADS_PER_WORKER = 4  # beyond, they wait for the interpreter lock more than they compare
+RECORDS_PER_WORKER = 2_000  # below, another process costs more than it brings: the import
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class VerifyReport:
     """What a verification found.
 
     Attributes:
-      shards, records: that were read.
+      shards, records: that there should be; all that are there were read.
       compared: records that were compared with their sources.
       failures: what is wrong, sorted.
       changed: records whose source is another one than at the build, sorted.
@@ -51,12 +54,15 @@ class VerifyReport:
 
 def open_dataset_folder(
     folder: str, source_root: str | None, sampling: Sampling, resources: Resources
-) -> tuple[VerifyConfig, list[ShardCheck]]:
+) -> tuple[VerifyConfig, list[ShardCheck], list[Failure]]:
     """Prepares the verification of a data set that is there.
 
     Args:
       folder: of the data set.
       source_root: where the sources are now; None: where they were at the build.
+
+    Returns:
+      The configuration, a check for every shard, and what is wrong at the first glance.
 
     Raises:
       ConfigError: the folder holds no data set, or the source root is not there.
@@ -65,20 +71,14 @@ def open_dataset_folder(
     if dataset is None:
         hint = " (an unfinished build: run it to its end)" if _is_unfinished(folder) else ""
         raise ConfigError(f"{folder} has no dataset.json{hint}; a data set's folder is meant")
-    root = source_root or _recorded_root(folder)
-    if not os.path.isdir(root):
-        raise ConfigError(
-            f"the source root {root} is not there; --source-root says where it is now"
-        )
-    checks = [
-        ShardCheck(entry["name"], entry["records"], entry["bytes"], int(entry["crc32c"], 16))
-        for split in dataset["splits"].values()
-        for entry in split["shards"]
-    ]
-    config = VerifyConfig(
-        folder, os.path.abspath(root), str(dataset["payload"]), sampling, resources
-    )
-    return config, choose_shards(checks, sampling)
+    try:
+        checks = _list_checks(dataset)
+        failures = [*_check_sums(dataset), *_find_strangers(folder, checks)]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{folder}/{DATASET} is damaged: {error!r}") from error
+    root = _find_root(folder, source_root)
+    config = VerifyConfig(folder, root, str(dataset["payload"]), sampling, resources)
+    return config, choose_shards(checks, sampling), failures
 
 
 def choose_shards(checks: Sequence[ShardCheck], sampling: Sampling) -> list[ShardCheck]:
@@ -90,32 +90,51 @@ def choose_shards(checks: Sequence[ShardCheck], sampling: Sampling) -> list[Shar
     return [replace(check, sampled=check.name in chosen) for check in checks]
 
 
-def run_verify(config: VerifyConfig, checks: list[ShardCheck], engine: Engine) -> VerifyReport:
-    """Verifies shards on an engine; writes nothing into the data set's folder."""
+def run_verify(
+    config: VerifyConfig,
+    checks: list[ShardCheck],
+    engine: Engine,
+    known: Sequence[Failure] = (),
+) -> VerifyReport:
+    """Verifies shards on an engine; writes nothing into the data set's folder.
+
+    Args:
+      config: what is verified, and how.
+      checks: every shard.
+      engine: runs the graph.
+      known: what is wrong already; it goes into the report.
+    """
     begun = time.monotonic()
     PROGRESS.begin("verify", sum(check.records for check in checks))
+    config = _settle(config, checks)
     with files.temporary_folder() as accounts:
         define = partial(define_verify, config=config, checks=checks, accounts=accounts)
-        engine(define, _limit_workers(config, checks))
+        engine(define, config.resources)
         infos = read_account(accounts, CHECKS)
     found = [info for info in infos if isinstance(info, VerifyInfo)]
     if sorted(info.name for info in found) != sorted(check.name for check in checks):
         raise RuntimeError("the verification did not report on every shard")
-    return _make_report(found, time.monotonic() - begun)
+    return _make_report(found, known, time.monotonic() - begun)
 
 
-def _limit_workers(config: VerifyConfig, checks: Sequence[ShardCheck]) -> Resources:
-    """As many processes as there are threads, but not more than the sample keeps busy."""
+def _settle(config: VerifyConfig, checks: Sequence[ShardCheck]) -> VerifyConfig:
+    """Leaves out what so many records don't need: ranks, where all are compared; processes."""
     sampling = config.sampling
-    records = sum(check.records for check in checks if check.sampled) * sampling.fraction
-    compared = min(records, sampling.records or records)
-    resources = config.resources
-    useful = max(1, min(len(checks), int(compared) // RECORDS_PER_CHILD))
-    return replace(resources, workers=min(useful, max(resources.threads, resources.workers)))
+    records = sum(check.records for check in checks if check.sampled)
+    if sampling.records is not None and records <= sampling.records:
+        sampling = replace(sampling, records=None, fraction=1.0)
+    compared = int(min(records * sampling.fraction, sampling.records or records))
+    cores = max(config.resources.threads, config.resources.workers)
+    useful = max(1, min(len(checks), compared // RECORDS_PER_WORKER))
+    workers = min(useful, -(-cores // THREADS_PER_WORKER))
+    resources = replace(config.resources, workers=workers, threads=-(-cores // workers))
+    return replace(config, sampling=sampling, resources=resources)
 
 
-def _make_report(infos: Sequence[VerifyInfo], seconds: float) -> VerifyReport:
-    failures = sorted(failure for info in infos for failure in info.failures)
+def _make_report(
+    infos: Sequence[VerifyInfo], known: Sequence[Failure], seconds: float
+) -> VerifyReport:
+    failures = sorted([*known, *(failure for info in infos for failure in info.failures)])
     return VerifyReport(
         shards=len(infos),
         records=sum(info.records for info in infos),
@@ -127,10 +146,53 @@ def _make_report(infos: Sequence[VerifyInfo], seconds: float) -> VerifyReport:
     )
 
 
+def _list_checks(dataset: Mapping[str, Any]) -> list[ShardCheck]:
+    return [
+        ShardCheck(entry["name"], entry["records"], entry["bytes"], int(entry["crc32c"], 16))
+        for split in dataset["splits"].values()
+        for entry in split["shards"]
+    ]
+
+
+def _check_sums(dataset: Mapping[str, Any]) -> Iterator[Failure]:
+    """Adds up what dataset.json says: no row may be lost on the way."""
+    rows = dataset["rows"]
+    sums = {"rows read": (rows["read"], rows["written"] + sum(rows["rejected"].values()))}
+    written = 0
+    for name, split in dataset["splits"].items():
+        for what in ("records", "bytes"):
+            sums[f"{what} of {name}"] = (split[what], sum(s[what] for s in split["shards"]))
+        written += sums[f"records of {name}"][1]
+    sums["rows written"] = (rows["written"], written)
+    for what, (said, summed) in sums.items():
+        if said != summed:
+            yield Failure(DATASET, -1, "", f"{what}: it says {said}, which sum to {summed}")
+
+
+def _find_strangers(folder: str, checks: Sequence[ShardCheck]) -> Iterator[Failure]:
+    """Finds files that a reader's glob would take for shards."""
+    known = {check.name for check in checks}
+    for name in sorted(os.listdir(folder)):
+        if SUFFIX in name and name not in known:
+            what = f"is none of the shards of {DATASET}; a reader's glob would read it too"
+            yield Failure(name, -1, "", what)
+
+
+def _find_root(folder: str, given: str | None) -> str:
+    root = given or _recorded_root(folder)
+    if not os.path.isdir(root):
+        where = f"the source root {root} is not there" if root else f"{RUN} names no source root"
+        raise ConfigError(f"{where}; --source-root says where the sources are now")
+    return os.path.abspath(root)
+
+
 def _is_unfinished(folder: str) -> bool:
     return read_mark(folder) is not None
 
 
 def _recorded_root(folder: str) -> str:
     data = files.read_file(os.path.join(folder, RUN))
-    return str(json.loads(data)["source_root"]) if data else ""
+    try:
+        return str(json.loads(data)["source_root"]) if data else ""
+    except (ValueError, KeyError, TypeError):
+        return ""

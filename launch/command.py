@@ -8,11 +8,16 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from beam_pipeline import options
 from launch import status
+from transforms.core.errors import ConfigError
+from transforms.core.progress import PROGRESS
 
 # imports inside the functions: see the module's docstring
 # ruff: noqa: PLC0415
@@ -27,14 +32,15 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         given = sys.argv[1:] if arguments is None else arguments
         args, beam_options = options.parse_command_line(given)
-        return _COMMANDS[args.command](args, beam_options)
+        with _noting_interruption():
+            return _COMMANDS[args.command](args, beam_options)
     except KeyboardInterrupt:
         _leave_interrupted()
     except BrokenPipeError:  # the reader of our output has gone: `pairshard show … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return status.DONE
     except Exception as error:
-        if status.is_interruption(error):
+        if PROGRESS.cancelled.is_set():  # a runner makes a RuntimeError of it
             _leave_interrupted()
         return status.explain_error(error)
 
@@ -73,16 +79,32 @@ def _verify(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
 
     check_beam_options(beam_options)
     folder = os.path.abspath(args.dir)
-    config, checks = open_dataset_folder(folder, args.source_root, sampling, resources)
+    _check_report_file(args.report, folder)
+    config, checks, known = open_dataset_folder(folder, args.source_root, sampling, resources)
     with show_progress(quiet=args.quiet):
-        report = run_verify(config, checks, run_locally)
+        report = run_verify(config, checks, run_locally, known)
+    if not args.quiet or report.failures or report.changed:
+        print("\n".join(format_verification(report)), flush=True)
     if args.report:
         wrong = format_failures(report.failures, "wrong", None)
         changed = format_failures(report.changed, "source changed", None)
         _write_text(args.report, "".join(line.strip() + "\n" for line in wrong + changed))
-    if not args.quiet or report.failures:
-        print("\n".join(format_verification(report)))
-    return status.VERIFICATION_FAILED if report.failures else status.DONE
+    if report.failures:
+        return status.VERIFICATION_FAILED
+    if report.changed and not report.compared:
+        raise ConfigError(
+            f"no record could be compared: below {config.source_root} the sources of all "
+            f"{len(report.changed)} that were chosen are missing or others than at the build; "
+            "--source-root says where they are now"
+        )
+    return status.DONE
+
+
+def _check_report_file(report: str | None, folder: str) -> None:
+    """Refuses a report inside the data set: verifying writes nothing into it."""
+    inside = report and os.path.realpath(report).startswith(os.path.realpath(folder) + os.sep)
+    if inside:
+        raise ConfigError(f"--report {report}: a file outside of the data set is meant")
 
 
 def _show(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
@@ -145,10 +167,27 @@ def _be_silent() -> None:
     logging.basicConfig(level=logging.CRITICAL, format="%(name)s: %(message)s")
 
 
+@contextmanager
+def _noting_interruption() -> Iterator[None]:
+    """Notes Ctrl-C beside raising it: in Beam there are places that swallow the exception."""
+
+    def note(signum: int, frame: object) -> None:
+        PROGRESS.cancelled.set()
+        raise KeyboardInterrupt
+
+    # Where another handler stands, somebody wants that one: `nohup` ignores the signal.
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _leave_interrupted() -> int:
     """Ends at once: threads of a runner can't be told to."""
-    from transforms.core.progress import PROGRESS
-
     PROGRESS.cancelled.set()
     print(
         "\npairshard: interrupted; nothing was published. The same command goes on from the "

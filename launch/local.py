@@ -13,9 +13,14 @@ from collections.abc import Callable, Sequence
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.worker import sdk_worker
 
 from beam_pipeline.config import Resources
 from transforms.core.errors import ConfigError
+
+# Several workers' errors are printed by Beam, with their tracebacks, and raised as well; what
+# a user sees of them is `launch.status`' to decide.
+sdk_worker.print = lambda *values, **options: None
 
 
 def run_locally(define: Callable[[beam.Pipeline], None], resources: Resources) -> dict[str, int]:

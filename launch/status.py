@@ -43,13 +43,6 @@ def explain_error(error: BaseException) -> int:
     return BUG
 
 
-def is_interruption(error: BaseException | None) -> bool:
-    """Tells whether Ctrl-C is behind an exception: a runner makes a RuntimeError of it."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
-
-
 def find_cause(error: BaseException) -> tuple[int, str] | None:
     """Finds the error with a meaning that is behind an exception.
 
@@ -61,10 +54,15 @@ def find_cause(error: BaseException) -> tuple[int, str] | None:
     """
     for kind, status in _STATUSES.items():
         if isinstance(error, kind):
-            return status, str(error)
+            return status, _strip(str(error))
     text = str(error)
     for kind, status in _STATUSES.items():
         name = re.escape(f"{kind.__module__}.{kind.__qualname__}: ")
         if found := re.findall(rf"^(?:RuntimeError: )?{name}(.+)", text, re.MULTILINE):
-            return status, re.sub(r" \[while running .*", "", found[-1])
+            return status, _strip(found[-1])
     return None
+
+
+def _strip(message: str) -> str:
+    """Drops what Beam adds to a message."""
+    return re.sub(r" \[while running '.*", "", message)

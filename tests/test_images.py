@@ -684,3 +684,23 @@ def test_real_camvid_pairs():
         mask = images.decode_mask(grey, line, max_pixels=LIMIT)
         images.check_classes(mask, line, num_classes=12, ignore_id=255)
         assert images.encode_mask_png(grey, mask) == grey
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}])
+def test_a_jpeg_is_refused_alike_with_and_without_pixels(options: dict[str, object]) -> None:
+    # Without pixels a JPEG is decoded at an eighth of the scale: it must find the same damage.
+    data = save(draw_rgb(123, 77), "JPEG", quality=90, **options)
+    damaged = [*damage.truncate(data), *damage.flip(data, seed=7, times=200)]
+    outcomes = []
+    for item in damaged:
+        outcomes.append([code_of(item.data, pixels=True), code_of(item.data, pixels=False)])
+    assert [full for full, _ in outcomes] == [bare for _, bare in outcomes]
+    assert "truncated" in {full for full, _ in outcomes}
+
+
+def code_of(data: bytes, *, pixels: bool) -> str:
+    try:
+        images.decode_image(data, "a/b.jpg", max_pixels=LIMIT, pixels=pixels)
+    except DataError as error:
+        return error.code
+    return ""

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import heapq
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms.core import index, keys, verifying
-from transforms.core.child import Child
-from transforms.core.comparing import CompareTask, Difference, compare_records
+from transforms.core.comparing import Comparer, CompareTask, Difference
 from transforms.core.index import WRITTEN, IndexFileError, IndexRow
 from transforms.core.progress import PROGRESS
 from transforms.core.shards import index_name
 from transforms.core.verifying import RANKS, Failure, ShardCheck, VerifyInfo
 
-ROWS_PER_CALL = 64
+SHARDS_AHEAD = 2
+"""So many shards' frames are read while another's records are being compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class VerifyOptions:
       seed: of the sample.
       sample: at most this many records, the lowest in rank, are compared; None: `fraction`.
       fraction: of the records that is compared, in [0, 1].
+      threads: that compare, in each worker's process for it.
     """
 
     folder: str
@@ -40,6 +45,7 @@ class VerifyOptions:
     seed: int = 0
     sample: int | None = 10_000
     fraction: float = 1.0
+    threads: int = 1
 
 
 class VerifyShards(beam.PTransform):
@@ -103,43 +109,77 @@ def _lowest_ranks(check: ShardCheck, options: VerifyOptions) -> list[int]:
     return heapq.nsmallest((options.sample or 0) + 1, ranks)
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A shard whose frames have been read, and whose records are being compared."""
+
+    check: ShardCheck
+    sample: int
+    failures: tuple[Failure, ...]
+    comparison: Future[list[Difference]] | None
+
+    def finish(self) -> VerifyInfo:
+        differences = self.comparison.result() if self.comparison else []
+        failures = [*self.failures, *(_failure(self.check.name, d) for d in differences)]
+        compared = self.sample - sum(d.source_changed for d in differences)
+        return VerifyInfo(
+            self.check.name, self.check.records, compared, tuple(sorted(failures))
+        )
+
+
 class _Verify(beam.DoFn):
     def __init__(self, options: VerifyOptions) -> None:
         self._options = options
-        self._child: Child | None = None
+        self._comparer: Comparer | None = None
+        self._begun: deque[_Begun] = deque()
         self._compared = Metrics.counter("pairshard", "records_compared")
 
-    def teardown(self) -> None:
-        if self._child:
-            self._child.close()
-            self._child = None
+    def start_bundle(self) -> None:
+        self._begun.clear()  # what a bundle left that failed
 
     def process(self, check: ShardCheck, threshold: int) -> Iterator[VerifyInfo]:
-        rows, failures = verifying.check_shard(self._options.folder, check, _count)
-        sample: list[IndexRow] = []
-        if check.sampled:
-            sample = verifying.sample_rows(rows, seed=self._options.seed, threshold=threshold)
-        failures += self._compare(check, sample)
-        self._compared.inc(len(sample))
-        yield VerifyInfo(check.name, check.records, len(sample), tuple(sorted(failures)))
+        self._begun.append(self._begin(check, threshold if check.sampled else 0))
+        while len(self._begun) > SHARDS_AHEAD:
+            yield self._finish()
 
-    def _compare(self, check: ShardCheck, rows: list[IndexRow]) -> Iterator[Failure]:
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        while self._begun:
+            yield GlobalWindows.windowed_value(self._finish())
+
+    def teardown(self) -> None:
+        if self._comparer:
+            self._comparer.close()
+            self._comparer = None
+
+    def _begin(self, check: ShardCheck, threshold: int) -> _Begun:
+        options = self._options
+        if threshold and check.records and not self._comparer:
+            self._comparer = Comparer(options.payload)  # it gets ready while frames are read
+
+        def is_sampled(key: str) -> bool:
+            return verifying.is_sampled(key, seed=options.seed, threshold=threshold)
+
+        def count(key: str) -> None:
+            PROGRESS.add(0 if key and is_sampled(key) else 1)  # the others when they are compared
+
+        rows, failures = verifying.check_shard(options.folder, check, count)
+        sample = [row for row in rows if is_sampled(row.key)]
+        return _Begun(check, len(sample), tuple(failures), self._compare(check, sample))
+
+    def _compare(self, check: ShardCheck, rows: list[IndexRow]) -> Future[list[Difference]] | None:
+        if not rows or not self._comparer:
+            return None
         options = self._options
         path = os.path.join(options.folder, check.name)
-        for start in range(0, len(rows), ROWS_PER_CALL):
-            part = tuple(rows[start : start + ROWS_PER_CALL])
-            task = CompareTask(path, options.payload, options.source_root, part)
-            self._child = self._child or Child()
-            found = self._child.call(compare_records, task)
-            assert isinstance(found, list)
-            for difference in found:
-                yield _failure(check.name, difference)
+        task = CompareTask(path, options.payload, options.source_root, rows, options.threads)
+        return self._comparer.submit(task, PROGRESS.add)
+
+    def _finish(self) -> VerifyInfo:
+        info = self._begun.popleft().finish()
+        self._compared.inc(info.compared)
+        return info
 
 
 def _failure(shard: str, difference: Difference) -> Failure:
     row = difference.row
     return Failure(shard, row.offset, row.key, difference.what, difference.source_changed)
-
-
-def _count() -> None:
-    PROGRESS.add(1)

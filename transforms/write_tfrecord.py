@@ -85,6 +85,7 @@ class _Write(beam.DoFn):
             self._executor.shutdown(cancel_futures=True)
 
     def process(self, task: ShardTask) -> Iterator[object]:
+        PROGRESS.begin_write()
         template, suffix = self._naming
         name = format_shard_name(task.shard, template=template, suffix=suffix)
         result = self._write(task, name)

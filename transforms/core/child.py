@@ -15,12 +15,15 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import IO, Any
 
 from transforms.core.errors import ConfigError, DataError, PlaceError
 
+PARENT_POLL_SECONDS = 0.5
 _SIZE = struct.Struct("<Q")
 _NOTE, _DONE, _FAILED = "note", "done", "failed"
 
@@ -90,7 +93,7 @@ class Child:
         self._stderr.seek(0)
         last = self._stderr.read().decode(errors="replace").strip().splitlines()[-5:]
         how = f"signal {-status} (out of memory?)" if status < 0 else f"exit status {status}"
-        return "\n".join([f"a worker process ended by {how}; its last words:", *last])
+        return " | ".join([f"a worker process ended by {how}; its last words:", *last])
 
 
 def _send(stream: IO[bytes], value: object) -> None:
@@ -110,6 +113,7 @@ def _receive(stream: IO[bytes]) -> tuple[Any, ...]:
 
 def _serve() -> None:
     """The child's life: answers calls until the parent closes the pipe."""
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C ends
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not get among the replies
@@ -126,6 +130,13 @@ def _serve() -> None:
         except Exception:
             answer = (_FAILED, ChildError(traceback.format_exc()))
         _send(replies, answer)
+
+
+def _end_with_parent(parent: int) -> None:
+    """Ends this process in the middle of a call, too, when its parent was killed."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_POLL_SECONDS)
+    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -97,11 +97,11 @@ def stat_source(root: str, path: str) -> Fingerprint | None:
 
 def _check_inside(root: str, full: str, path: str) -> None:
     """Refuses a path that a symbolic link leads out of the root."""
-    folder = _real_path(os.path.dirname(full))
-    real = os.path.join(folder, os.path.basename(full))
-    if os.path.islink(real):
-        real = os.path.realpath(real)
-    if os.path.commonpath([real, _real_path(root)]) != _real_path(root):
+    folder, inside = _resolve_folder(root, os.path.dirname(full))
+    if os.path.islink(full):
+        real = os.path.realpath(os.path.join(folder, os.path.basename(full)))
+        inside = _is_below(os.path.realpath(root), real)
+    if not inside:
         raise DataError(
             "path_outside_root",
             f"{path}: a symbolic link leads out of the source root; copy the file into it, "
@@ -110,9 +110,15 @@ def _check_inside(root: str, full: str, path: str) -> None:
         )
 
 
-@lru_cache(maxsize=4096)
-def _real_path(folder: str) -> str:
-    return os.path.realpath(folder)
+@lru_cache(maxsize=4096)  # resolving a folder anew for each of its files costs more than reading
+def _resolve_folder(root: str, folder: str) -> tuple[str, bool]:
+    """Returns a folder without its symbolic links, and whether it lies in the root."""
+    real = os.path.realpath(folder)
+    return real, _is_below(os.path.realpath(root), real)
+
+
+def _is_below(root: str, path: str) -> bool:
+    return os.path.commonpath([root, path]) == root
 
 
 def _read_open(descriptor: int, path: str) -> Source:

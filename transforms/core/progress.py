@@ -7,6 +7,7 @@ at its end. On a cluster nobody reads the workers' numbers: the job's own counte
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
 
 
@@ -19,6 +20,7 @@ class Progress:
       total: rows to be done in this stage; 0 while it is not known.
       rows: rows done.
       rejected: rows of them that were rejected.
+      seconds: that each ended stage took.
       cancelled: set when the run is to end; rows that are not begun are not begun.
     """
 
@@ -26,13 +28,21 @@ class Progress:
     total: int = 0
     rows: int = 0
     rejected: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
     cancelled: threading.Event = field(default_factory=threading.Event)
+    _begun: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, stage: str, total: int = 0) -> None:
-        """Starts a stage at zero rows."""
+        """Ends the stage that is under way, and starts another one at zero rows."""
         with self._lock:
-            self.stage, self.total, self.rows, self.rejected = stage, total, 0, 0
+            self._begin(stage, total)
+
+    def begin_write(self) -> None:
+        """Starts to write the rows that were read, unless that has been started already."""
+        with self._lock:
+            if self.stage == "read":
+                self._begin("write", self.rows)
 
     def add(self, rows: int, rejected: int = 0) -> None:
         """Counts rows.
@@ -45,6 +55,12 @@ class Progress:
         with self._lock:
             self.rows += rows
             self.rejected += rejected
+
+    def _begin(self, stage: str, total: int) -> None:
+        now = time.monotonic()
+        self.seconds[self.stage] = round(now - self._begun, 3)
+        self.stage, self.total, self.rows, self.rejected = stage, total, 0, 0
+        self._begun = now
 
 
 PROGRESS = Progress()

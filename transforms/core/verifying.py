@@ -6,18 +6,19 @@ What stands in the records is compared with the sources in `transforms.core.comp
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from transforms.core import files, index, keys
+from transforms.core.aligning import Alignment, FoundFrame, Misfit, align
 from transforms.core.index import WRITTEN, IndexFileError, IndexRow
 from transforms.core.pairs import PATH_COLUMNS
-from transforms.core.shards import index_name
+from transforms.core.shards import ShardInfo, index_name
 from transforms.core.tfrecord import (
     FRAME_BYTES,
-    Frame,
+    HEADER_BYTES,
     FrameError,
     crc32c_of,
     format_footer,
@@ -71,8 +72,9 @@ class VerifyInfo:
 
     Attributes:
       name: of its file.
-      records: whose frames were read.
-      compared: records that were compared with their sources.
+      records: that it should have.
+      compared: records that were compared with their sources; one whose source is another
+        one now is not.
       failures: sorted by offset.
     """
 
@@ -83,136 +85,142 @@ class VerifyInfo:
 
 
 def check_shard(
-    folder: str, check: ShardCheck, on_record: Callable[[], None] = lambda: None
+    folder: str, check: ShardCheck, on_record: Callable[[str], None] = lambda key: None
 ) -> tuple[list[IndexRow], list[Failure]]:
     """Reads a shard and its index whole.
 
     Checks the frames' CRCs and lengths, that they are the records that the index names, in
     that order and at those offsets, their number, and the size and CRC-32C of the file.
 
+    Args:
+      folder: of the data set.
+      check: what the shard has to be.
+      on_record: called after each frame with its record's key; '' where that is not known.
+
     Returns:
-      The index rows of the records whose frames are right, and all that is wrong.
+      The index rows of the records that stand whole in their place, and all that is wrong.
     """
+    info, rows, wrong = _read_index(folder, check)
+    path = os.path.join(folder, check.name)
     try:
-        rows = index.read_index(os.path.join(folder, index_name(check.name)), PATH_COLUMNS)
-        file = files.open_file(os.path.join(folder, check.name))
-    except FileNotFoundError as error:
-        missing = os.path.relpath(str(error.filename), folder)
-        return [], [Failure(check.name, -1, "", f"{missing} is missing")]
-    except IndexFileError as error:
-        return [], [Failure(check.name, -1, "", str(error).replace(folder + os.sep, ""))]
-    size = files.file_size(os.path.join(folder, check.name)) or 0
-    walk = _Walk(check.name, [row for row in rows if row.status == WRITTEN], size)
-    with file:
+        file = files.open_file(path)
+    except FileNotFoundError:
+        wrong.append(f"{check.name} is missing")
+        return [], [Failure(check.name, -1, "", what) for what in wrong]
+    walk = _Walk({row.offset: row for row in rows}, files.file_size(path) or 0)
+    with file, files.place_errors(path, "reading"):
         walk.run(file, on_record)
-    return walk.good, sorted([*walk.failures, *_check_account(check, walk)])
+    found = align(rows, walk.frames) if info else _judge_alone(walk.frames)
+    wrong += _check_account(check, walk, found)
+    failures = [Failure(check.name, fit.offset, fit.key, fit.what) for fit in found.misfits]
+    return found.good, sorted([*failures, *(Failure(check.name, -1, "", what) for what in wrong)])
 
 
-def sample_rows(rows: Sequence[IndexRow], *, seed: int, threshold: int) -> list[IndexRow]:
-    """Returns the records that are to be compared: those whose rank is below the threshold."""
-    if threshold >= RANKS:
-        return list(rows)
-    return [row for row in rows if keys.verify_rank(row.key, seed=seed) < threshold]
+def is_sampled(key: str, *, seed: int, threshold: int) -> bool:
+    """Tells whether a record is to be compared: its rank is below the threshold."""
+    return threshold >= RANKS or keys.verify_rank(key, seed=seed) < threshold
 
 
 @dataclass(slots=True)
 class _Walk:
-    """Reads frames one after another and holds them against the index.
+    """Reads a shard's frames one after another; no more than one of them is in memory.
 
-    A broken frame says nothing about where the next begins: the index does. A record that is
-    missing or out of its place is known by its CRC.
+    A broken frame says nothing about where the next begins, unless its length is sound: then
+    the index does.
+
+    Attributes:
+      rows: of the records that are expected, by offset.
+      size: of the file, in bytes.
+      frames: that were found.
+      crc: of all the bytes, if no frame is broken.
     """
 
-    shard: str
-    expected: list[IndexRow]
+    rows: Mapping[int, IndexRow]
     size: int
-    good: list[IndexRow] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-    frames: int = 0
+    frames: list[FoundFrame] = field(default_factory=list)
     crc: int = 0
-    _next: int = 0
 
-    def run(self, file: BinaryIO, on_record: Callable[[], None]) -> None:
-        known: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for number, row in enumerate(self.expected):
-            known[row.length, row.crc32c].append(number)
+    def run(self, file: BinaryIO, on_record: Callable[[str], None]) -> None:
+        offsets = sorted(self.rows)
         offset = 0
         while offset < self.size:
             file.seek(offset)
             try:
                 frame = read_frame(file, offset, limit=self.size)
             except FrameError as error:
-                offset = self._step_over(error)
+                self.frames.append(FoundFrame(offset, reason=error.reason))
+                on_record("")
+                offset = _find_next(file, offset, self.size, offsets)
                 continue
             if frame is None:
                 break
-            self._take(frame, known)
-            on_record()
+            self._take(FoundFrame(offset, len(frame.data), frame.crc32c), frame.data, on_record)
             offset += len(frame.data) + FRAME_BYTES
-        for row in self.expected[self._next :]:
-            self._fail(row.offset, row.key, "the record is missing at the end of the shard")
 
-    def _take(self, frame: Frame, known: dict[tuple[int, int], list[int]]) -> None:
-        self.frames += 1
-        data = [format_header(len(frame.data)), frame.data, format_footer(frame.crc32c)]
-        self.crc = crc32c_of(data, self.crc)
-        places = known.get((len(frame.data), frame.crc32c), [])
-        here = next((number for number in places if number >= self._next), None)
-        if here is None:
-            self._take_stranger(frame, places)
-            return
-        for row in self.expected[self._next : here]:
-            found = self.expected[here].key
-            self._fail(frame.offset, row.key, f"the record is not here; that of {found} is")
-        row = self.expected[here]
-        self._next = here + 1
-        if row.offset == frame.offset:
-            self.good.append(row)
-        elif not self.failures:
-            self._fail(frame.offset, row.key, f"the index has this record at {row.offset}")
-
-    def _take_stranger(self, frame: Frame, places: Sequence[int]) -> None:
-        """A frame that is whole, but not a record that may stand here."""
-        if places:
-            key = self.expected[places[0]].key
-            self._fail(frame.offset, key, "the record is out of its place, or stands here twice")
-            return
-        key = ""
-        if self._next < len(self.expected):
-            row = self.expected[self._next]
-            if row.offset == frame.offset:
-                key = row.key
-                self._next += 1
-        what = f"the record (CRC {frame.crc32c:08x}) is not one that the index knows"
-        self._fail(frame.offset, key, what)
-
-    def _step_over(self, error: FrameError) -> int:
-        """Returns where to go on behind a broken frame: the next record, as the index has it."""
-        while self._next < len(self.expected) and self.expected[self._next].offset < error.offset:
-            row = self.expected[self._next]
-            self._fail(row.offset, row.key, "the record is missing")
-            self._next += 1
-        key = ""
-        if self._next < len(self.expected) and self.expected[self._next].offset == error.offset:
-            key = self.expected[self._next].key
-            self._next += 1
-        self._fail(error.offset, key, error.reason)
-        following = [row.offset for row in self.expected[self._next : self._next + 1]]
-        return following[0] if following and following[0] > error.offset else self.size
-
-    def _fail(self, offset: int, key: str, what: str) -> None:
-        self.failures.append(Failure(self.shard, offset, key, what))
+    def _take(self, frame: FoundFrame, data: bytes, on_record: Callable[[str], None]) -> None:
+        pieces = [format_header(frame.length), data, format_footer(frame.crc32c)]
+        self.crc = crc32c_of(pieces, self.crc)
+        self.frames.append(frame)
+        row = self.rows.get(frame.offset)
+        known = row and (row.length, row.crc32c) == (frame.length, frame.crc32c)
+        on_record(row.key if row and known else "")
 
 
-def _check_account(check: ShardCheck, walk: _Walk) -> list[Failure]:
-    """Holds number, size and CRC of the file against its account."""
+def _find_next(file: BinaryIO, offset: int, limit: int, offsets: Sequence[int]) -> int:
+    """Returns where to go on behind a broken frame."""
+    file.seek(offset)
+    header = file.read(HEADER_BYTES)
+    length = int.from_bytes(header[:8], "little")
+    end = offset + length + FRAME_BYTES
+    if header == format_header(length) and end <= limit:
+        return end
+    behind = bisect_right(offsets, offset)
+    return offsets[behind] if behind < len(offsets) else limit
+
+
+def _read_index(
+    folder: str, check: ShardCheck
+) -> tuple[ShardInfo | None, list[IndexRow], list[str]]:
+    """Returns an index's account (None: it can't be read), its records, and what is wrong."""
+    name = index_name(check.name)
+    path = os.path.join(folder, name)
+    try:
+        rows = index.read_index(path, PATH_COLUMNS)
+        info = index.read_info(path)
+    except FileNotFoundError:
+        return None, [], [f"{name} is missing"]
+    except IndexFileError as error:
+        return None, [], [str(error).replace(folder + os.sep, "")]
+    written = sorted((row for row in rows if row.status == WRITTEN), key=lambda row: row.offset)
+    wrong = [*_check_info(info, check, len(written), len(rows))] if info else []
+    return info, written, wrong
+
+
+def _check_info(info: ShardInfo, check: ShardCheck, written: int, rows: int) -> Iterator[str]:
+    """Holds the index against the account: an index of another build has other numbers."""
+    if (info.size_bytes, info.crc32c) != (check.size_bytes, check.crc32c):
+        yield (
+            f"the index is of a file of {info.size_bytes} bytes and crc32c {info.crc32c:08x}; "
+            f"{check.size_bytes} bytes and {check.crc32c:08x} were written"
+        )
+    if written != check.records:
+        yield f"the index has {written} records; {check.records} were written"
+    if rows != info.rows:
+        yield f"the index has {rows} rows; {info.rows} were written into it"
+
+
+def _judge_alone(frames: Iterable[FoundFrame]) -> Alignment:
+    """What can be said of frames without an index."""
+    return Alignment([], [Misfit(f.offset, "", f.reason) for f in frames if f.reason])
+
+
+def _check_account(check: ShardCheck, walk: _Walk, found: Alignment) -> list[str]:
+    """Holds size, number and CRC of the file against its account."""
     wrong: list[str] = []
     if walk.size != check.size_bytes:
         wrong.append(f"the file has {walk.size} bytes; {check.size_bytes} were written")
-    if walk.frames != check.records and not walk.failures:
-        wrong.append(f"the file has {walk.frames} records; {check.records} were written")
-    if len(walk.expected) != check.records:
-        wrong.append(f"the index has {len(walk.expected)} records; {check.records} were written")
-    if not walk.failures and walk.crc != check.crc32c:
+    if len(walk.frames) != check.records:
+        wrong.append(f"the file has {len(walk.frames)} records; {check.records} were written")
+    if walk.crc != check.crc32c and not found.misfits:
         wrong.append(f"the file's crc32c is {walk.crc:08x}; {check.crc32c:08x} was written")
-    return [Failure(check.name, -1, "", what) for what in wrong]
+    return wrong

@@ -30,6 +30,7 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 ROWS_AHEAD_PER_THREAD = 2
+BYTES_AHEAD = 128 << 20
 ROWS_PER_NOTE = 16
 
 
@@ -104,10 +105,8 @@ def write_shard(
 
     writer = _ShardWriter()
     with files.create_file(options.output, name) as file:
-        ahead = threads * ROWS_AHEAD_PER_THREAD
-        for row, outcome in zip(
-            task.rows, map_ahead(executor, encode, task.rows, ahead=ahead), strict=True
-        ):
+        outcomes = map_ahead(executor, encode, task.rows, ahead=lambda: writer.count_ahead(threads))
+        for row, outcome in zip(task.rows, outcomes, strict=True):
             writer.add(row, outcome, file)
             on_row(outcome.record is None)
     info = writer.finish(task, name, digest)
@@ -218,9 +217,20 @@ def encode_row(row: Row, options: WriteOptions) -> _Outcome:
 
 
 def map_ahead(
-    executor: Executor | None, function: Callable[[In], Out], items: Iterable[In], *, ahead: int
+    executor: Executor | None,
+    function: Callable[[In], Out],
+    items: Iterable[In],
+    *,
+    ahead: Callable[[], int],
 ) -> Iterator[Out]:
-    """Yields function(item) in the order of the items, at most `ahead` of them at work at once."""
+    """Yields function(item) in the order of the items, some of them worked on ahead.
+
+    Args:
+      executor: does the work; None: it is done here, one by one.
+      function: is called with each item.
+      items: in the order of the results.
+      ahead: how many may be at work beside the one that is waited for; asked again each time.
+    """
     if executor is None:
         yield from map(function, items)
         return
@@ -228,7 +238,7 @@ def map_ahead(
     try:
         for item in items:
             waiting.append(executor.submit(function, item))
-            if len(waiting) > ahead:
+            while len(waiting) > ahead():
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
@@ -263,6 +273,11 @@ class _ShardWriter:
     offset: int = 0
     crc: int = 0
     pixels: Counter[int] = field(default_factory=Counter)
+    largest: int = 1
+
+    def count_ahead(self, threads: int) -> int:
+        """Returns how many rows may be ahead: fewer where the records are large."""
+        return max(1, min(threads * ROWS_AHEAD_PER_THREAD, BYTES_AHEAD // self.largest))
 
     def add(self, row: Row, outcome: _Outcome, file: OutputFile) -> None:
         if outcome.record is not None:
@@ -306,6 +321,7 @@ class _ShardWriter:
             )
         )
         self.offset += record.size_bytes + FRAME_BYTES
+        self.largest = max(self.largest, record.size_bytes)
         self.pixels.update(dict(record.pixel_counts))
 
     def finish(self, task: ShardTask, name: str, digest: str) -> ShardInfo:
