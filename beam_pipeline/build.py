@@ -23,7 +23,7 @@ from transforms.core.errors import ConfigError
 from transforms.core.progress import PROGRESS
 from transforms.core.rows import Reject
 from transforms.core.settings import record_digest, settings_digest
-from transforms.core.shards import ShardInfo
+from transforms.core.shards import ShardId, ShardInfo
 from transforms.core.verifying import ShardCheck
 from transforms.core.writing import WriteOptions
 from transforms.read_manifest import ManifestInfo
@@ -209,9 +209,8 @@ def _check_finished(config: BuildConfig, engine: Engine) -> BuildReport:
     fresh = reports.describe_dataset(config.record, config.shards, report.shards, bad_rows)
     if changed or fresh != dataset:
         raise ConfigError(
-            f"{config.output} holds a finished data set, and its rows or sources have changed "
-            f"since ({len(changed) or 'none'} of its shards would be built anew); it is not "
-            "touched. Give another --output, or remove it"
+            f"{config.output} holds a finished data set, and {_explain_change(changed, dataset)}; "
+            "it is not touched. Give another --output, or remove it"
         )
     if output.read_mark(config.output):  # the run that finished it was killed in its last step
         with output.hold_output(config.output):
@@ -219,6 +218,25 @@ def _check_finished(config: BuildConfig, engine: Engine) -> BuildReport:
     for shard in report.shards:
         report.rejected.update(dict(shard.rejected))
     return report
+
+
+def _explain_change(changed: Sequence[object], dataset: dict[str, object]) -> str:
+    """Says why a finished data set is not what the build would make now."""
+    splits = dataset["splits"]
+    assert isinstance(splits, dict)
+    then = {name: len(split["shards"]) for name, split in splits.items()}
+    now = {shard.split: shard.num_shards for shard in changed if isinstance(shard, ShardId)}
+    other = [
+        f"{name} has {then.get(name, 0)}, {now[name]} now"
+        for name in sorted(now)
+        if then.get(name) != now[name]
+    ]
+    if other:
+        return f"its number of shards would be another one ({'; '.join(other)})"
+    return (
+        f"its rows or its sources (size or time of change) have changed since: "
+        f"{len(changed)} of its shards would be built anew"
+    )
 
 
 def _refuse_other_settings(

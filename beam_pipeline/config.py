@@ -10,9 +10,9 @@ from fractions import Fraction
 from transforms.core import manifest_rows, manifests
 from transforms.core.errors import ConfigError
 from transforms.core.manifest_rows import ManifestOptions
+from transforms.core.pairs import PAYLOADS
 from transforms.core.settings import DEFAULT_SPLIT, RecordSettings, ShardSettings
 
-PAYLOADS = ("raw", "encoded")
 VERIFY_MODES = ("sample", "all", "none")
 SAMPLED_RECORDS = 10_000
 MAX_PIXELS_LIMIT = 500_000_000  # four bytes each: a protobuf can't exceed 2 GiB

@@ -7,7 +7,6 @@ import os
 from typing import NoReturn
 
 from beam_pipeline.config import (
-    PAYLOADS,
     VERIFY_MODES,
     BuildConfig,
     Resources,
@@ -21,6 +20,7 @@ from beam_pipeline.config import (
 from transforms.core.errors import ConfigError
 from transforms.core.manifest_rows import ManifestOptions
 from transforms.core.manifests import FORMATS, find_manifests, find_source_root
+from transforms.core.pairs import PAYLOADS
 from transforms.core.settings import RecordSettings
 
 RUNNERS = ("local", "flink", "dataflow")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from beam_pipeline.build import BuildReport
 from beam_pipeline.config import BuildConfig
+from beam_pipeline.tables import format_bytes, format_table
 from beam_pipeline.verify import VerifyReport
 from transforms.core.rows import Reject
 from transforms.core.verifying import Failure
@@ -60,28 +61,8 @@ def format_failures(failures: Sequence[Failure], word: str, most: int | None = L
         key = f" ({failure.key})" if failure.key else ""
         lines.append(f"  {word}: {failure.shard}{place}{key}: {failure.what}")
     if len(failures) > len(lines):
-        lines.append(f"  … and {len(failures) - len(lines):,} more; --report FILE has them all")
+        lines.append(f"  … and {len(failures) - len(lines):,} more; verify --report FILE lists them all")
     return lines
-
-
-def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns a table as lines: the first column to the left, the others to the right."""
-    widths = [max(len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
-    return ["  ".join(_cells(row, widths)).rstrip() for row in (head, *rows)]
-
-
-def format_bytes(size: float) -> str:
-    """Returns a size for people: '1.4 GiB'."""
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
-        size /= 1024
-    return f"{size:,.1f} TiB"
-
-
-def _cells(row: Sequence[str], widths: Sequence[int]) -> Iterable[str]:
-    first, *others = zip(row, widths, strict=True)
-    return [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]
 
 
 def _split_rows(report: BuildReport) -> Iterable[tuple[str, ...]]:

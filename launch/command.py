@@ -108,6 +108,10 @@ def _check_report_file(report: str | None, folder: str) -> None:
 
 
 def _show(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
+    if args.save is not None and args.key is None:
+        raise ConfigError("--save: --key says which record is meant")
+    if args.key is not None and args.records is not None:
+        raise ConfigError("--key and --records: one of them is meant")
     from beam_pipeline import show
 
     folder = os.path.abspath(args.dir)

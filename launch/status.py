@@ -39,7 +39,10 @@ def explain_error(error: BaseException) -> int:
             print("pairshard: trying the same command again is safe", file=sys.stderr)
         return status
     traceback.print_exception(error)
-    print("pairshard: this is a bug in pairshard; nothing was published", file=sys.stderr)
+    print(
+        "pairshard: this is a bug in pairshard; please report it with the lines above",
+        file=sys.stderr,
+    )
     return BUG
 
 

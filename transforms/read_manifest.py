@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from transforms.core import files, keys
+from transforms.core import files, keys, reports
 from transforms.core.manifest_rows import ManifestOptions
 from transforms.core.manifests import read_manifest
 from transforms.core.progress import PROGRESS
@@ -85,5 +85,5 @@ class _Read(beam.DoFn):
 
 
 def _batch(path: str, number: int, bad: list[Reject]) -> beam.pvalue.TaggedOutput:
-    name = f"bad-{keys.digest_of(path)[:16]}-{number:06d}"
-    return beam.pvalue.TaggedOutput("rejects", RejectBatch(name, tuple(bad)))
+    name = f"{reports.BAD_ROWS}{keys.digest_of(path)[:16]}-{number:06d}"
+    return beam.pvalue.TaggedOutput("rejects", RejectBatch(name, reports.format_rejects(bad)))

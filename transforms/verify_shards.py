@@ -122,9 +122,7 @@ class _Begun:
         differences = self.comparison.result() if self.comparison else []
         failures = [*self.failures, *(_failure(self.check.name, d) for d in differences)]
         compared = self.sample - sum(d.source_changed for d in differences)
-        return VerifyInfo(
-            self.check.name, self.check.records, compared, tuple(sorted(failures))
-        )
+        return VerifyInfo(self.check.name, self.check.records, compared, tuple(sorted(failures)))
 
 
 class _Verify(beam.DoFn):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import apache_beam as beam
 
 from transforms.core import reports
-from transforms.core.rows import Reject
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +15,11 @@ class RejectBatch:
 
     Attributes:
       part: names the batch in the same way however often it is written.
-      rejects: in the order of the shard or of the manifest.
+      lines: `reports.format_rejects` of them, in the order of the shard or of the manifest.
     """
 
     part: str
-    rejects: tuple[Reject, ...]
+    lines: bytes
 
 
 class WriteRejects(beam.PTransform):
@@ -42,4 +41,4 @@ class WriteRejects(beam.PTransform):
 
 
 def _write(batch: RejectBatch, folder: str) -> None:
-    reports.write_rejects(folder, batch.part, batch.rejects)
+    reports.write_rejects(folder, batch.part, batch.lines)

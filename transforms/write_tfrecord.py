@@ -11,6 +11,7 @@ from apache_beam.metrics import Metrics
 from transforms.core.child import Child
 from transforms.core.memory import keep_freed_memory
 from transforms.core.progress import PROGRESS
+from transforms.core.reports import format_rejects
 from transforms.core.shards import SHARD_NAME_TEMPLATE, SUFFIX, ShardTask, format_shard_name
 from transforms.core.writing import ShardResult, WriteOptions, write_shard, write_shard_in_child
 from transforms.write_rejects import RejectBatch
@@ -99,7 +100,8 @@ class _Write(beam.DoFn):
             PROGRESS.add(len(task.rows), len(result.rejects))
         yield result.info
         if result.rejects:
-            yield beam.pvalue.TaggedOutput("rejects", RejectBatch(name, result.rejects))
+            lines = format_rejects(result.rejects)
+            yield beam.pvalue.TaggedOutput("rejects", RejectBatch(name, lines))
 
     def _write(self, task: ShardTask, name: str) -> ShardResult:
         if self._child:

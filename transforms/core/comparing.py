@@ -12,6 +12,7 @@ import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import lru_cache, partial
@@ -21,6 +22,7 @@ import google_crc32c
 import numpy as np
 from PIL import Image
 
+from transforms.core import files
 from transforms.core.child import Child
 from transforms.core.errors import ConfigError, PlaceError
 from transforms.core.files import Fingerprint
@@ -30,11 +32,13 @@ from transforms.core.pairs import FEATURES
 from transforms.core.tfrecord import HEADER_BYTES
 
 Parsed = Mapping[str, bytes | int]
+_Parser = Callable[[Sequence[bytes]], list[Parsed]]
 _T = TypeVar("_T")
 Array = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
 ROWS_PER_CALL = 1024
-ROWS_PER_NOTE = 16
+ROWS_PER_BATCH = 16  # TensorFlow parses them in a fraction of the time of one by one,
+BYTES_PER_BATCH = 2 << 20  # as long as they stay in the processor's cache
 
 # The build has judged by --max-pixels; Pillow's own limit would refuse what it let pass.
 Image.MAX_IMAGE_PIXELS = None
@@ -137,15 +141,16 @@ def compare_records(task: CompareTask, note: Callable[[object], None]) -> list[D
     """
     found: list[Difference] = []
     parse = _load_parser(task.payload)
-    with open(task.shard, "rb") as shard, ThreadPoolExecutor(task.threads) as executor:
-        compare = partial(_compare_row, task, parse, shard.fileno())
-        done = 0
-        for difference in executor.map(compare, task.rows):
-            found += [difference] if difference else []
-            done += 1
-            if done % ROWS_PER_NOTE == 0:
-                note(ROWS_PER_NOTE)
-        note(done % ROWS_PER_NOTE)
+    batches = [*_make_batches(task.rows)]
+    with (
+        files.place_errors(task.shard, "reading"),
+        open(task.shard, "rb") as shard,
+        ThreadPoolExecutor(task.threads) as executor,
+    ):
+        compare = partial(_compare_batch, task, parse, shard.fileno())
+        for batch, differences in zip(batches, executor.map(compare, batches), strict=True):
+            found += differences
+            note(len(batch))
     return found
 
 
@@ -158,7 +163,7 @@ class _WrongError(Exception):
 
 
 @lru_cache
-def _load_parser(payload: str) -> Callable[[bytes], Parsed]:
+def _load_parser(payload: str) -> _Parser:
     """Returns TensorFlow's parser for the features of a payload."""
     os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     try:
@@ -169,31 +174,65 @@ def _load_parser(payload: str) -> Callable[[bytes], Parsed]:
             "Install it, or build with --verify none"
         ) from error
     # One record is parsed in no time; a pool of threads would only wake up for it.
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    with suppress(RuntimeError):  # where TensorFlow has been used in this process already
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
     dtypes = {"int64": tf.int64, "bytes": tf.string}
     features = {
         name: tf.io.FixedLenFeature([], dtypes[spec.dtype])
         for name, spec in FEATURES[payload].items()
     }
 
-    def parse(record: bytes) -> Parsed:
-        try:  # a batch of one: a third of the time of parse_single_example
-            parsed = tf.io.parse_example([record], features)
+    def parse(records: Sequence[bytes]) -> list[Parsed]:
+        try:
+            parsed = tf.io.parse_example(records, features)
         except tf.errors.OpError as error:
             reason = " ".join(str(error.message).split())[:300]
             raise _WrongError(f"TensorFlow can't parse the record: {reason}") from error
-        return {name: value.numpy().tolist()[0] for name, value in parsed.items()}
+        columns = [value.numpy().tolist() for value in parsed.values()]
+        return [dict(zip(parsed, values, strict=True)) for values in zip(*columns, strict=True)]
 
     return parse
 
 
-def _compare_row(
-    task: CompareTask, parse: Callable[[bytes], Parsed], shard: int, row: IndexRow
-) -> Difference | None:
+def _make_batches(rows: Sequence[IndexRow]) -> Iterator[list[IndexRow]]:
+    batch: list[IndexRow] = []
+    size_bytes = 0
+    for row in rows:
+        size_bytes += row.length
+        if batch and (len(batch) == ROWS_PER_BATCH or size_bytes > BYTES_PER_BATCH):
+            yield batch
+            batch, size_bytes = [], row.length
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def _compare_batch(
+    task: CompareTask, parse: _Parser, shard: int, rows: Sequence[IndexRow]
+) -> list[Difference]:
+    records = [os.pread(shard, row.length, row.offset + HEADER_BYTES) for row in rows]
+    pairs = zip(rows, _parse_all(parse, records), strict=True)
+    differences = [_compare_row(task, row, parsed) for row, parsed in pairs]
+    return [difference for difference in differences if difference]
+
+
+def _parse_all(parse: _Parser, records: Sequence[bytes]) -> Sequence[Parsed | _WrongError]:
+    """Parses records at once, or, if one of them is wrong, one by one."""
     try:
-        record = os.pread(shard, row.length, row.offset + HEADER_BYTES)
-        parsed = parse(record)
+        return parse(records)
+    except _WrongError as wrong:
+        if len(records) == 1:
+            return [wrong]
+        return [parsed for record in records for parsed in _parse_all(parse, [record])]
+
+
+def _compare_row(
+    task: CompareTask, row: IndexRow, parsed: Parsed | _WrongError
+) -> Difference | None:
+    if isinstance(parsed, _WrongError):
+        return Difference(row, str(parsed))
+    try:
         image, mask = (
             _read_source(task.source_root, path, known)
             for path, known in zip(row.paths, row.fingerprints, strict=True)
@@ -235,8 +274,7 @@ def _describe(found: Fingerprint) -> str:
 def _compare_raw(parsed: Parsed, image: bytes, mask: bytes, row: IndexRow) -> Iterator[str]:
     pixels = _open(image, row.paths[0], lambda file: np.array(Image.open(file).convert("RGB")))
     ids = _open(mask, row.paths[1], lambda file: np.array(Image.open(file)))
-    yield from _compare_size(parsed["height"], parsed["width"], pixels.shape, row.paths[0])
-    yield from _compare_size(parsed["height"], parsed["width"], ids.shape, row.paths[1])
+    yield from _compare_sizes(parsed["height"], parsed["width"], pixels.shape, ids.shape, row)
     yield from _compare_array("image_raw", parsed["image_raw"], pixels, row.paths[0])
     yield from _compare_array("mask_raw", parsed["mask_raw"], ids, row.paths[1])
 
@@ -245,8 +283,7 @@ def _compare_encoded(parsed: Parsed, image: bytes, mask: bytes, row: IndexRow) -
     form, width, height = _open(image, row.paths[0], _read_header)
     ids = _open(mask, row.paths[1], lambda file: np.array(Image.open(file)))
     found = (parsed["image/height"], parsed["image/width"])
-    yield from _compare_size(*found, (height, width), row.paths[0])
-    yield from _compare_size(*found, ids.shape, row.paths[1])
+    yield from _compare_sizes(*found, (height, width), ids.shape, row)
     if parsed["image/encoded"] != image:
         yield f"image/encoded: is not the bytes of {row.paths[0]}"
     expected = {
@@ -286,14 +323,18 @@ def _decode_png(data: bytes | int, name: str) -> bytes:
         raise _WrongError(f"{name}: TensorFlow can't decode it: {error.message}") from error
 
 
-def _compare_size(
-    height: bytes | int, width: bytes | int, expected: tuple[int, ...], path: str
+def _compare_sizes(
+    height: bytes | int,
+    width: bytes | int,
+    image: tuple[int, ...],
+    mask: tuple[int, ...],
+    row: IndexRow,
 ) -> Iterator[str]:
-    if (height, width) != expected[:2]:
-        yield (
-            f"height and width: are {height} and {width}, {path} has {expected[0]} and "
-            f"{expected[1]}"
-        )
+    """Compares a record's size with those of both sources, and with the index's."""
+    others = {row.paths[0]: image, row.paths[1]: mask, "the index": (row.height, row.width)}
+    for where, size in others.items():
+        if (height, width) != size[:2]:
+            yield f"size: is {height!r}×{width!r} (height×width), in {where} {size[0]}×{size[1]}"
 
 
 def _compare_array(name: str, found: bytes | int, expected: Array, path: str) -> Iterator[str]:

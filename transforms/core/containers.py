@@ -217,6 +217,22 @@ def make_greyscale_png(data: bytes) -> bytes:
     return b"".join(parts)
 
 
+def check_jpeg_end(data: bytes, name: str) -> None:
+    """Refuses a JPEG without its end marker: Pillow may decode it, TensorFlow does not.
+
+    Source: ITU T.81, B.1.1.3; segments before the first scan (a thumbnail in EXIF, say) may
+    hold an end marker of their own, and are stepped over.
+    """
+    at = 2
+    while not data.endswith(b"\xff\xd9") and data[at : at + 1] == b"\xff":
+        if data[at + 1 : at + 2] == b"\xda" or at + 3 > len(data):
+            break
+        filled = data[at + 1 : at + 2] == b"\xff"
+        at += 1 if filled else 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    if data.find(b"\xff\xd9", at) < 0:
+        refuse_damaged("truncated", "its end marker is missing", "jpeg", name)
+
+
 def check_gif(data: bytes, name: str) -> Header:
     """Reads the size (of screen and first frame together, as Pillow has it) and the frames.
 

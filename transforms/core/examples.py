@@ -47,11 +47,12 @@ def encode_example(features: Mapping[str, Feature]) -> list[bytes]:
     A byte string of `BytesList` is one of the pieces as it is: it is not copied.
 
     Args:
-      features: by name; names sort by their UTF-8 bytes, as protobuf's deterministic mode does.
+      features: by name; names sort by their UTF-8 bytes, but one that begins another one comes
+        after it, as in the deterministic mode of Python's protobuf (upb's _upb_mapsorter_cmpstr).
     """
     entries: list[tuple[list[bytes], int]] = []
     total = 0
-    for name in sorted(features, key=lambda text: text.encode("utf-8")):
+    for name in sorted(features, key=lambda text: text.encode("utf-8") + b"\xff"):
         pieces, size = _encode_feature(features[name])
         raw = name.encode("utf-8")
         head = b"\n%b%b\x12%b" % (_varint(len(raw)), raw, _varint(size))
@@ -77,7 +78,7 @@ def decode_example(data: bytes | memoryview) -> dict[str, Feature]:
                     if inner == 1:
                         name, value = _decode_entry(_as_view(entry))
                         features[name] = value
-    except (IndexError, struct.error, TypeError, UnicodeDecodeError) as error:
+    except (LookupError, struct.error, TypeError, UnicodeDecodeError) as error:
         raise ValueError(f"the bytes are no tf.train.Example: {error}") from error
     return features
 

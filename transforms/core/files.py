@@ -29,6 +29,7 @@ TEMP_DIR = ".tmp"
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
 _CANT_READ = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _IOV_MAX = 1024
+_MEND = "Mend the manifest or the file's permissions, or drop the row"
 _attempts = itertools.count()
 
 
@@ -125,7 +126,9 @@ def _read_open(descriptor: int, path: str) -> Source:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
-        raise DataError("not_readable", f"{path}: is {kind}; a file was expected", path=path)
+        raise DataError(
+            "not_readable", f"{path}: is {kind}; a file was expected. {_MEND}", path=path
+        )
     if status.st_size > MAX_SOURCE_BYTES:
         raise DataError(
             "not_readable",
@@ -134,7 +137,8 @@ def _read_open(descriptor: int, path: str) -> Source:
         )
     data = _read_all(descriptor, status.st_size)
     if not data:
-        raise DataError("empty_file", f"{path}: has no bytes; a picture was expected", path=path)
+        message = f"{path}: has no bytes; a picture was expected. Fetch or export it again"
+        raise DataError("empty_file", f"{message}, or drop the row", path=path)
     crc: int = google_crc32c.value(data)
     return Source(data, Fingerprint(len(data), status.st_mtime_ns, crc))
 
@@ -159,7 +163,7 @@ def _source_error(error: OSError, root: str, path: str) -> Exception:
         )
     if error.errno in _CANT_READ:
         reason = os.strerror(error.errno)
-        return DataError("not_readable", f"{path}: can't be read: {reason}", path=path)
+        return DataError("not_readable", f"{path}: can't be read: {reason}. {_MEND}", path=path)
     return PlaceError(f"reading {os.path.join(root, path)} failed: {error.strerror or error}")
 
 

@@ -277,8 +277,10 @@ def decoder_versions() -> dict[str, str]:
 def _open(data: bytes, name: str, max_pixels: int) -> tuple[ImageFile.ImageFile, str]:
     """Opens one picture of at most max_pixels pixels; none of them is decoded yet."""
     kind = containers.find_format(data, name)
+    if kind == "jpeg":
+        containers.check_jpeg_end(data, name)
     # Of these Pillow may set up whole pictures on opening, so they are judged before.
-    if kind == "png":
+    elif kind == "png":
         _check_header(containers.check_png(data, name), max_pixels, name)
     elif kind == "gif":
         _check_header(containers.check_gif(data, name), max_pixels, name)
@@ -474,3 +476,29 @@ def _is_lying(image: Image, data: bytes) -> bool:
         return _OPENERS[image.format](io.BytesIO(data)).getexif().get(0x0112) in (5, 6, 7, 8)
     except Exception:  # whatever Pillow raises on odd EXIF; it decides the advice alone
         return False
+
+
+def encode_rgb_png(pixels: bytes, height: int, width: int) -> bytes:
+    """Writes height × width × 3 uint8 RGB values as PNG."""
+    return _save_png(PilImage.frombytes("RGB", (width, height), pixels))
+
+
+def encode_palette_png(ids: bytes, height: int, width: int) -> bytes:
+    """Writes height × width class ids as palette PNG: ids survive, and a person can tell them.
+
+    The colours are VOC's, whatever the source's were (VOC devkit, VOClabelcolormap.m).
+    """
+    picture = PilImage.frombytes("P", (width, height), ids)
+    picture.putpalette([_voc_level(value, shift) for value in range(256) for shift in range(3)])
+    return _save_png(picture)
+
+
+def _voc_level(value: int, shift: int) -> int:
+    """Red (shift 0), green or blue of a class: every third bit of the id, the lowest on top."""
+    return sum((value >> 3 * bit + shift & 1) << 7 - bit for bit in range(3))
+
+
+def _save_png(picture: PilImage.Image) -> bytes:
+    out = io.BytesIO()
+    picture.save(out, "PNG", compress_level=_PNG_LEVEL)
+    return out.getvalue()

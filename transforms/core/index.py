@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -73,12 +74,10 @@ def read_info(path: str) -> ShardInfo | None:
       IndexFileError: the file is no index of ours.
     """
     try:
-        with files.open_file(path) as file:
+        with _index_errors(path), files.open_file(path) as file:
             return _parse_info(pq.read_schema(file))
     except FileNotFoundError:
         return None
-    except (pa.ArrowException, OSError) as error:
-        raise IndexFileError(f"{path} can't be read as an index: {error}") from error
 
 
 def read_index(path: str, path_columns: Sequence[str]) -> list[IndexRow]:
@@ -88,20 +87,35 @@ def read_index(path: str, path_columns: Sequence[str]) -> list[IndexRow]:
       FileNotFoundError: there is none.
       IndexFileError: the file is damaged, or no index of ours.
     """
-    return list(_parse_rows(read_table(path), path_columns))
+    table = read_table(path)
+    with _index_errors(path):
+        return list(_parse_rows(table, path_columns))
 
 
 def read_table(path: str, columns: Sequence[str] | None = None) -> pa.Table:
     """Reads some columns of an index, or all; raises as `read_index` does."""
+    with _index_errors(path), files.open_file(path) as file:
+        wanted = list(columns) if columns else None
+        reader = pq.ParquetFile(file, page_checksum_verification=True)
+        _parse_info(reader.schema_arrow)
+        if any(pa.types.is_binary(field.type) for field in reader.schema_arrow):
+            raise pa.ArrowInvalid("a column of text is one of bytes")
+        # Without threads: the file is small, and pyarrow's may be left running at exit.
+        return reader.read(columns=wanted, use_threads=False)
+
+
+@contextmanager
+def _index_errors(path: str) -> Iterator[None]:
+    """Turns what damaged bytes raise into an IndexFileError.
+
+    Parquet checks its pages' bytes but not its footer's, so names and values there may be
+    anything: a damaged footer raises nearly any of these.
+    """
     try:
-        with files.open_file(path) as file:
-            wanted = list(columns) if columns else None
-            reader = pq.ParquetFile(file, page_checksum_verification=True)
-            _parse_info(reader.schema_arrow)
-            return reader.read(columns=wanted)
+        yield
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError, KeyError) as error:
+    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError) as error:
         raise IndexFileError(f"{path} can't be read as an index: {error}") from error
 
 

@@ -11,6 +11,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
+from math import ceil
 
 ORDER_BITS = 128
 SPLIT_BITS = 64
@@ -39,12 +41,21 @@ def split_of(name: str, fractions: Sequence[tuple[str, Fraction]]) -> str:
     """
     digest = hashlib.sha256(b"split\0" + name.encode("utf-8")).digest()
     point = int.from_bytes(digest[:8], "big")
-    bound = Fraction(0)
-    for split, share in fractions:
-        bound += share
-        if point < bound * 2**SPLIT_BITS:
+    for split, bound in _split_bounds(tuple(fractions)):
+        if point < bound:
             return split
-    raise ValueError(f"the shares sum to {bound}, not to 1")
+    raise ValueError(f"the shares of {fractions} do not sum to 1")
+
+
+@lru_cache(maxsize=8)  # exact fractions cost ten times the hash of a key
+def _split_bounds(fractions: tuple[tuple[str, Fraction], ...]) -> tuple[tuple[str, int], ...]:
+    """Returns for each split the number below which all points of it and of those before lie."""
+    total = Fraction(0)
+    bounds = []
+    for split, share in fractions:
+        total += share
+        bounds.append((split, ceil(total * 2**SPLIT_BITS)))
+    return tuple(bounds)
 
 
 def verify_rank(key: str, *, seed: int) -> int:

@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 
 from transforms.core import files, images, keys
 from transforms.core.pairs import FEATURES, PATH_COLUMNS
@@ -22,19 +22,33 @@ from transforms.core.shards import ShardInfo
 
 DATASET, RUN, REJECTS = "dataset.json", "run.json", "rejects.jsonl"
 REJECT_PARTS = "rejects"
+BAD_ROWS = "bad-"
+_FIELDS = [field.name for field in fields(Reject)]
 
 
-def write_rejects(folder: str, part: str, rejects: Sequence[Reject]) -> None:
-    """Writes some rejects, with their places, to a file of their own below `folder`."""
-    lines = [keys.format_canonical(asdict(reject)) + "\n" for reject in rejects]
-    files.write_file(folder, f"{REJECT_PARTS}/{part}.jsonl", "".join(lines).encode())
+def format_rejects(rejects: Iterable[Reject]) -> bytes:
+    """Returns rejects with their places as lines, to be parsed by `parse_rejects`."""
+    return b"".join(
+        json.dumps([getattr(reject, name) for name in _FIELDS]).encode() + b"\n"
+        for reject in rejects
+    )
 
 
-def read_rejects(folder: str, part: str) -> list[Reject]:
-    """Reads what `write_rejects` wrote; [] where there was nothing to write."""
-    data = files.read_file(os.path.join(folder, REJECT_PARTS, f"{part}.jsonl")) or b""
-    found = [json.loads(line) for line in data.decode().splitlines()]
-    return [Reject(**entry | {"paths": tuple(entry["paths"])}) for entry in found]
+def parse_rejects(data: bytes) -> Iterator[Reject]:
+    """Yields what `format_rejects` was given."""
+    for line in data.splitlines():
+        key, paths, *others = json.loads(line)
+        yield Reject(key, tuple(paths), *others)
+
+
+def write_rejects(folder: str, part: str, lines: bytes) -> None:
+    """Writes the lines of some rejects to a file of their own below `folder`."""
+    files.write_file(folder, f"{REJECT_PARTS}/{part}", lines)
+
+
+def read_rejects(folder: str, part: str) -> Iterator[Reject]:
+    """Yields the rejects that were written as `part`; none where there was nothing to write."""
+    return parse_rejects(files.read_file(os.path.join(folder, REJECT_PARTS, part)) or b"")
 
 
 def sorted_rejects(folder: str, shards: Sequence[ShardInfo]) -> Iterator[Reject]:
@@ -43,8 +57,8 @@ def sorted_rejects(folder: str, shards: Sequence[ShardInfo]) -> Iterator[Reject]
     That sequence depends neither on the number of shards nor on the manifests' order, and
     only the rejects of one shard are in memory.
     """
-    names = [os.path.basename(name) for name in files.list_files(f"{folder}/{REJECT_PARTS}")]
-    bad = [name.removesuffix(".jsonl") for name in names if name.startswith("bad-")]
+    names = files.list_files(f"{folder}/{REJECT_PARTS}")
+    bad = [name for name in names if name.startswith(BAD_ROWS)]
     yield from sorted(reject for part in bad for reject in read_rejects(folder, part))
     for shard in sorted(shards, key=lambda info: info.shard):
         if shard.rejected:
