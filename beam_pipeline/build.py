@@ -19,7 +19,7 @@ from beam_pipeline.graph import CHANGED, MANIFESTS, SHARDS, define_build
 from beam_pipeline.output import BuildMark
 from beam_pipeline.verify import Engine, VerifyReport, choose_shards, run_verify
 from transforms.core import files, reports
-from transforms.core.errors import ConfigError
+from transforms.core.errors import ConfigError, HeldError
 from transforms.core.progress import PROGRESS
 from transforms.core.rows import Reject
 from transforms.core.settings import record_digest, settings_digest
@@ -80,6 +80,8 @@ def run_build(config: BuildConfig, engine: Engine) -> BuildReport:
     if output.read_dataset_json(config.output) is not None:
         return _check_finished(config, engine)
     with output.hold_output(config.output):
+        if output.read_dataset_json(config.output) is not None:
+            raise HeldError(f"another run has just finished {config.output}; run this one again")
         mark = output.open_build(config.output, settings_digest(config.record, config.shards))
         report = BuildReport()
         bad_rows = _run_job(config, engine, mark, report)

@@ -141,7 +141,7 @@ def make_resources(args: argparse.Namespace, beam_options: tuple[str, ...]) -> R
         )
     return Resources(
         runner=args.runner,
-        threads=args.threads or count_cores(),
+        threads=count_cores() if args.threads is None else args.threads,
         workers=args.workers,
         beam_options=beam_options,
     )

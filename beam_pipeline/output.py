@@ -182,6 +182,8 @@ def _check_ours(folder: str) -> None:
             strangers = sorted(set(os.listdir(folder)) - {LOCK, files.TEMP_DIR})
         except FileNotFoundError:
             return
+        except NotADirectoryError as error:
+            raise ConfigError(f"{folder} is a file; a folder is meant as --output") from error
     if strangers and not {MARK, DATASET} & set(strangers):
         shown = ", ".join(strangers[:3]) + (", …" if len(strangers) > 3 else "")
         raise ConfigError(

@@ -61,7 +61,9 @@ def format_failures(failures: Sequence[Failure], word: str, most: int | None = L
         key = f" ({failure.key})" if failure.key else ""
         lines.append(f"  {word}: {failure.shard}{place}{key}: {failure.what}")
     if len(failures) > len(lines):
-        lines.append(f"  … and {len(failures) - len(lines):,} more; verify --report FILE lists them all")
+        lines.append(
+            f"  … and {len(failures) - len(lines):,} more; verify --report FILE lists them all"
+        )
     return lines
 
 

@@ -23,6 +23,7 @@ from transforms.core.shards import ShardInfo
 DATASET, RUN, REJECTS = "dataset.json", "run.json", "rejects.jsonl"
 REJECT_PARTS = "rejects"
 BAD_ROWS = "bad-"
+_PART = ".rejects"  # no reader's glob of *.tfrecord must find a part that is named after a shard
 _FIELDS = [field.name for field in fields(Reject)]
 
 
@@ -43,12 +44,12 @@ def parse_rejects(data: bytes) -> Iterator[Reject]:
 
 def write_rejects(folder: str, part: str, lines: bytes) -> None:
     """Writes the lines of some rejects to a file of their own below `folder`."""
-    files.write_file(folder, f"{REJECT_PARTS}/{part}", lines)
+    files.write_file(folder, f"{REJECT_PARTS}/{part}{_PART}", lines)
 
 
 def read_rejects(folder: str, part: str) -> Iterator[Reject]:
     """Yields the rejects that were written as `part`; none where there was nothing to write."""
-    return parse_rejects(files.read_file(os.path.join(folder, REJECT_PARTS, part)) or b"")
+    return parse_rejects(files.read_file(os.path.join(folder, REJECT_PARTS, part + _PART)) or b"")
 
 
 def sorted_rejects(folder: str, shards: Sequence[ShardInfo]) -> Iterator[Reject]:
@@ -58,7 +59,7 @@ def sorted_rejects(folder: str, shards: Sequence[ShardInfo]) -> Iterator[Reject]
     only the rejects of one shard are in memory.
     """
     names = files.list_files(f"{folder}/{REJECT_PARTS}")
-    bad = [name for name in names if name.startswith(BAD_ROWS)]
+    bad = [name.removesuffix(_PART) for name in names if name.startswith(BAD_ROWS)]
     yield from sorted(reject for part in bad for reject in read_rejects(folder, part))
     for shard in sorted(shards, key=lambda info: info.shard):
         if shard.rejected:
