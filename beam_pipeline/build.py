@@ -7,11 +7,13 @@ import platform
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
+
+import apache_beam as beam
 
 from beam_pipeline import output
 from beam_pipeline.config import BuildConfig, VerifyConfig
@@ -19,18 +21,23 @@ from beam_pipeline.graph import CHANGED, MANIFESTS, SHARDS, define_build
 from beam_pipeline.output import BuildMark
 from beam_pipeline.verify import Engine, VerifyReport, choose_shards, run_verify
 from transforms.core import files, reports
+from transforms.core.child import end_children, start_children
 from transforms.core.errors import ConfigError, HeldError
 from transforms.core.progress import PROGRESS
 from transforms.core.rows import Reject
 from transforms.core.settings import record_digest, settings_digest
 from transforms.core.shards import ShardId, ShardInfo
 from transforms.core.verifying import ShardCheck
-from transforms.core.writing import WriteOptions
+from transforms.core.writing import WriteOptions, write_shard
 from transforms.read_manifest import ManifestInfo
 from transforms.write_account import read_account
 
 LISTED_REJECTS = 10_000
 """run.json lists the places of so many rejects; rejects.jsonl has them all."""
+
+
+JOB_STAGES = ("prepare", "read", "write")
+"""What `PROGRESS` tells apart within a job, where it runs in this process."""
 
 
 class ReconcileError(Exception):
@@ -57,6 +64,12 @@ class BuildReport:
     rejects: list[Reject] = field(default_factory=list)
     verification: VerifyReport | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+
+    def count_rejects(self, bad_rows: Sequence[Reject]) -> None:
+        """Counts the rejects of all shards, and the lines that are no rows, by code."""
+        for shard in self.shards:
+            self.rejected.update(dict(shard.rejected))
+        self.rejected.update({"bad_row": len(bad_rows)} if bad_rows else {})
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -104,23 +117,40 @@ def _run_job(
     """Runs the job, takes its accounts, and makes sure that nothing was lost."""
     options = _write_options(config, check_crc=not mark.in_order)
     accounts = os.path.join(config.output, output.ACCOUNTS)
-    PROGRESS.begin("read")
+    PROGRESS.begin("prepare")
     with report.stage("build"):
         define = partial(define_build, config=config, options=options, accounts=accounts)
-        counters = engine(define, config.resources)
+        counters = _run_here(define, config, engine)
     PROGRESS.begin("account")
-    report.seconds |= {f"of it {s}": PROGRESS.seconds.get(s, 0.0) for s in ("read", "write")}
+    report.seconds |= {
+        f"of it {stage}": PROGRESS.seconds[stage]
+        for stage in JOB_STAGES
+        if stage in PROGRESS.seconds
+    }
     report.shards = tuple(sorted(_infos(accounts), key=lambda info: info.shard))
     manifests = _manifest_infos(accounts)
     report.rows_read = sum(info.rows for info in manifests)
     if not report.rows_read:
         raise ConfigError(f"there is no row in {', '.join(config.manifests)}")
     bad_rows = [r for r in reports.sorted_rejects(accounts, []) if not r.key]
-    for shard in report.shards:
-        report.rejected.update(dict(shard.rejected))
-    report.rejected.update({"bad_row": len(bad_rows)} if bad_rows else {})
+    report.count_rejects(bad_rows)
     _reconcile(report, sum(info.bad_rows for info in manifests), counters)
     return bad_rows
+
+
+def _run_here(
+    define: Callable[[beam.Pipeline], None], config: BuildConfig, engine: Engine
+) -> dict[str, int]:
+    """Runs a build's graph by one of Beam's workers: `WriteToTFRecord` has its own processes.
+
+    They start while Beam prepares the job and the manifests are read.
+    """
+    if config.resources.workers > 1:
+        start_children(config.resources.workers, write_shard.__module__)
+    try:
+        return engine(define, replace(config.resources, workers=1))
+    finally:
+        end_children()
 
 
 def _reconcile(report: BuildReport, bad_rows: int, counters: dict[str, int]) -> None:
@@ -199,11 +229,11 @@ def _check_finished(config: BuildConfig, engine: Engine) -> BuildReport:
     now = reports.describe_settings(config.record, config.shards)
     _refuse_other_settings(config, dataset, now)
     report = BuildReport(outcome="up to date")
-    PROGRESS.begin("read")
+    PROGRESS.begin("prepare")
     with files.temporary_folder() as accounts, report.stage("check"):
         options = _write_options(config, check_only=True)
         define = partial(define_build, config=config, options=options, accounts=accounts)
-        engine(define, config.resources)
+        _run_here(define, config, engine)
         changed = read_account(accounts, CHANGED)
         report.shards = tuple(sorted(_infos(accounts), key=lambda info: info.shard))
         report.rows_read = sum(info.rows for info in _manifest_infos(accounts))
@@ -217,8 +247,7 @@ def _check_finished(config: BuildConfig, engine: Engine) -> BuildReport:
     if output.read_mark(config.output):  # the run that finished it was killed in its last step
         with output.hold_output(config.output):
             output.clear_build(config.output)
-    for shard in report.shards:
-        report.rejected.update(dict(shard.rejected))
+    report.count_rejects(bad_rows)
     return report
 
 

@@ -20,6 +20,16 @@ _SIZE_UNITS = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 10
 _SIZE_UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 
 
+def _check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{option} {value}: one of {', '.join(choices)} is meant")
+
+
+def _check_range(option: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ConfigError(f"{option} {value}: a number from {low} to {high} is meant")
+
+
 @dataclass(frozen=True, slots=True)
 class Gate:
     """How many rejects a build may have.
@@ -71,20 +81,19 @@ class Resources:
 
     Attributes:
       runner: 'local', …
-      threads: that decode, in each process.
       workers: processes; 1: this one.
+      threads: that decode, in each process; 0: as many as keep the workers' cores busy.
       beam_options: for Beam itself.
     """
 
     runner: str = "local"
-    threads: int = 1
     workers: int = 1
+    threads: int = 1
     beam_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, value in (("--threads", self.threads), ("--workers", self.workers)):
-            if not 1 <= value <= 1024:
-                raise ConfigError(f"{name} {value}: a number from 1 to 1024 is meant")
+        _check_range("--workers", self.workers, 1, 1024)
+        _check_range("--threads", self.threads, 0, 1024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,13 +277,3 @@ def count_cores() -> int:
 
 def _is_share(text: str) -> bool:
     return bool(re.fullmatch(r"\d+(\.\d+)?|\d+/[1-9]\d*", text)) and Fraction(text) > 0
-
-
-def _check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigError(f"{option} {value}: one of {', '.join(choices)} is meant")
-
-
-def _check_range(option: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise ConfigError(f"{option} {value}: a number from {low} to {high} is meant")

@@ -37,7 +37,7 @@ def define_build(
     )
     tasks = rows | "AssignShards" >> AssignShards(config.shards, plan)  # ShardTask
     written = tasks | "WriteToTFRecord" >> WriteToTFRecord(
-        options, threads=resources.threads, in_child=resources.workers > 1
+        options, processes=resources.workers, threads=resources.threads
     )
     rejects = (read.rejects, written.rejects) | "Rejects" >> beam.Flatten()  # RejectBatch
     _ = rejects | "WriteRejects" >> WriteRejects(accounts)

@@ -139,10 +139,14 @@ def make_resources(args: argparse.Namespace, beam_options: tuple[str, ...]) -> R
             f"--runner {args.runner}: this version of pairshard runs on one machine; "
             "--runner local is what it has"
         )
+    if args.threads is not None and args.threads < 1:
+        raise ConfigError(f"--threads {args.threads}: a number from 1 to 1024 is meant")
+    workers = count_cores() if args.workers is None else args.workers
+    by_itself = 0 if workers > 1 else count_cores()
     return Resources(
         runner=args.runner,
-        threads=count_cores() if args.threads is None else args.threads,
-        workers=args.workers,
+        workers=workers,
+        threads=by_itself if args.threads is None else args.threads,
         beam_options=beam_options,
     )
 
@@ -245,10 +249,13 @@ def _add_resources(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("running")
     group.add_argument("--runner", choices=RUNNERS, default="local", help="where (default local)")
     group.add_argument(
-        "--threads", type=int, metavar="N", help="that decode, in each process (default: cores)"
+        "--workers", type=int, metavar="N", help="processes (default: the cores); 1: this one"
     )
     group.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="processes of their own (default 1)"
+        "--threads",
+        type=int,
+        metavar="N",
+        help="that decode, in each process (default: as many as there are cores for it)",
     )
     group.add_argument("--quiet", action="store_true", help="no progress, no summary")
 

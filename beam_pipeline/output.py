@@ -91,6 +91,15 @@ def read_dataset_json(folder: str) -> dict[str, object] | None:
     return dataset
 
 
+def open_dataset(folder: str) -> dict[str, object]:
+    """Returns dataset.json; raises ConfigError where there is none, or none of ours."""
+    dataset = read_dataset_json(folder)
+    if dataset is None:
+        hint = " (an unfinished build: run it to its end)" if read_mark(folder) else ""
+        raise ConfigError(f"{folder} has no {DATASET}{hint}; a data set's folder is meant")
+    return dataset
+
+
 def read_mark(folder: str) -> BuildMark | None:
     """Returns the mark of an unfinished build, or None where there is none."""
     data = files.read_file(os.path.join(folder, MARK))
@@ -150,8 +159,8 @@ def close_build(folder: str, shard_names: Collection[str], dataset: bytes) -> No
     are ours, and a reader's glob would see them.
     """
     keep = {*shard_names, *map(index_name, shard_names)}
-    for name in files.list_files(folder):
-        if name not in keep and _is_ours(name):
+    for name in _list_ours(folder):
+        if name not in keep:
             files.remove_file(os.path.join(folder, name))
     for name in sorted({*keep, REJECTS, RUN}):
         files.sync_file(os.path.join(folder, name))
@@ -169,10 +178,16 @@ def clear_build(folder: str) -> None:
     files.remove_file(os.path.join(folder, LOCK))
 
 
-def _is_ours(name: str) -> bool:
-    """Whether a file below the folder has the name of a shard or of an index."""
-    stem = name.removeprefix(INDEX_DIR + "/").removesuffix(".parquet") + SUFFIX
-    return parse_shard_name(stem if name.startswith(INDEX_DIR + "/") else name) is not None
+def _list_ours(folder: str) -> list[str]:
+    """Lists the indexes, and the shards of splits that have one: all else may be the user's."""
+    names = files.list_files(os.path.join(folder, INDEX_DIR))
+    indexed = [parse_shard_name(name.removesuffix(".parquet") + SUFFIX) for name in names]
+    splits = {shard.split for shard in indexed if shard}
+    shards = [(name, parse_shard_name(name)) for name in files.list_files(folder)]
+    return [
+        *(f"{INDEX_DIR}/{name}" for name, shard in zip(names, indexed, strict=True) if shard),
+        *(name for name, shard in shards if shard and shard.split in splits),
+    ]
 
 
 def _check_ours(folder: str) -> None:

@@ -25,6 +25,8 @@ def format_build(config: BuildConfig, report: BuildReport) -> str:
     lines.append(f"rows: {report.rows_read:,} read = {written:,} written + {rejected:,} rejected")
     lines += [f"  {code}: {number:,}" for code, number in sorted(report.rejected.items())]
     lines += format_rejects(report.rejects, rejected)
+    if rejected:  # messages hold no absolute path
+        lines.append(f"source root: {config.reading.source_root}")
     if report.verification:
         lines += format_verification(report.verification)
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report.seconds.items())
@@ -38,7 +40,8 @@ def format_rejects(rejects: Sequence[Reject], total: int) -> list[str]:
         for reject in rejects[:LISTED]
     ]
     if total > len(lines):
-        lines.append(f"  … and {total - len(lines):,} more, all in rejects.jsonl")
+        more = f"… and {total - len(lines):,} more" if lines else "what was wrong with each"
+        lines.append(f"  {more}: in rejects.jsonl")
     return lines
 
 
@@ -80,6 +83,11 @@ def _split_rows(report: BuildReport) -> Iterable[tuple[str, ...]]:
 
 
 def _what_next(config: BuildConfig, report: BuildReport, rejected: int) -> list[str]:
+    if report.outcome == "too many rejects" and rejected == report.rows_read:
+        return [
+            "not committed: no row became a record. Are the source root and the order of the "
+            "columns right, the format of the manifest, --classes?"
+        ]
     if report.outcome == "too many rejects":
         return [
             f"not committed: {rejected:,} rows were rejected, --max-rejects is {config.gate}. "

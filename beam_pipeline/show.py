@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from beam_pipeline.output import read_dataset_json, read_mark
+from beam_pipeline.output import open_dataset
 from beam_pipeline.tables import format_bytes, format_table
 from transforms.core import files, images, index, keys
 from transforms.core.errors import ConfigError
@@ -48,7 +48,7 @@ def format_dataset(folder: str) -> str:
     Raises:
       ConfigError: the folder holds no data set.
     """
-    dataset = _open_dataset(folder)
+    dataset = open_dataset(folder)
     try:
         lines = [f"{folder}: {dataset['kind']}, payload {dataset['payload']}"]
         lines += format_table(("split", "shards", "records", "bytes"), [*_split_rows(dataset)])
@@ -72,7 +72,7 @@ def format_records(folder: str, n: int) -> Iterator[str]:
     """
     if n < 1:
         raise ConfigError(f"--records {n}: at least 1 is meant")
-    dataset = _open_dataset(folder)
+    dataset = open_dataset(folder)
     left = n
     for name in _shard_names(dataset):
         for frame in _read_frames(folder, name):
@@ -93,7 +93,7 @@ def format_record(folder: str, key: str, *, save: str | None = None) -> str:
     Raises:
       ConfigError: no row has the key, or it has no record to be saved, or a file is there.
     """
-    dataset = _open_dataset(folder)
+    dataset = open_dataset(folder)
     places = _find_key(folder, dataset, key)
     lines = [f"key       {key}"]
     for place in places:
@@ -104,14 +104,6 @@ def format_record(folder: str, key: str, *, save: str | None = None) -> str:
     if written is None:
         raise ConfigError(f"--save: the row of {key} was rejected, there is no record of it")
     return "\n".join([*lines, *_save(folder, dataset, written, os.path.abspath(save))])
-
-
-def _open_dataset(folder: str) -> Dataset:
-    dataset = read_dataset_json(folder)
-    if dataset is None:
-        unfinished = " (an unfinished build: run it to its end)" if read_mark(folder) else ""
-        raise ConfigError(f"{folder} has no {DATASET}{unfinished}; a data set's folder is meant")
-    return dataset
 
 
 def _shard_names(dataset: Dataset) -> list[str]:

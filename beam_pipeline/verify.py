@@ -14,7 +14,7 @@ import apache_beam as beam
 
 from beam_pipeline.config import Resources, Sampling, VerifyConfig
 from beam_pipeline.graph import CHECKS, define_verify
-from beam_pipeline.output import read_dataset_json, read_mark
+from beam_pipeline.output import open_dataset
 from transforms.core import files, keys
 from transforms.core.errors import ConfigError
 from transforms.core.progress import PROGRESS
@@ -67,10 +67,7 @@ def open_dataset_folder(
     Raises:
       ConfigError: the folder holds no data set, or the source root is not there.
     """
-    dataset = read_dataset_json(folder)
-    if dataset is None:
-        hint = " (an unfinished build: run it to its end)" if _is_unfinished(folder) else ""
-        raise ConfigError(f"{folder} has no dataset.json{hint}; a data set's folder is meant")
+    dataset = open_dataset(folder)
     try:
         checks = _list_checks(dataset)
         failures = [*_check_sums(dataset), *_find_strangers(folder, checks)]
@@ -184,10 +181,6 @@ def _find_root(folder: str, given: str | None) -> str:
         where = f"the source root {root} is not there" if root else f"{RUN} names no source root"
         raise ConfigError(f"{where}; --source-root says where the sources are now")
     return os.path.abspath(root)
-
-
-def _is_unfinished(folder: str) -> bool:
-    return read_mark(folder) is not None
 
 
 def _recorded_root(folder: str) -> str:

@@ -19,6 +19,9 @@ from launch import status
 from transforms.core.errors import ConfigError
 from transforms.core.progress import PROGRESS
 
+# numpy comes with OpenBLAS, whose threads wait by spinning; nothing here multiplies matrices.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # imports inside the functions: see the module's docstring
 # ruff: noqa: PLC0415
 

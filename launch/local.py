@@ -26,12 +26,10 @@ sdk_worker.print = lambda *values, **options: None
 def run_locally(define: Callable[[beam.Pipeline], None], resources: Resources) -> dict[str, int]:
     """Runs a pipeline to its end in this process.
 
-    Several workers are threads of it, which do little but wait for a process of their own
-    (`WriteToTFRecord`'s `in_child`).
-
     Args:
       define: adds the graph to a pipeline.
-      resources: threads, workers and Beam's own options.
+      resources: how many workers Beam has, which are threads of this process that do little
+        but wait for a process of their own; and Beam's own options.
 
     Returns:
       The committed counters of the job, by name.

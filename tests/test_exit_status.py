@@ -311,15 +311,21 @@ def test_the_source_root_vanishes_in_the_middle(
     assert data_sets.differing(output, raw) == []
 
 
-@pytest.mark.parametrize("place", ["a file/set", "a file", "/proc/pairshard"])
-def test_an_output_that_can_not_be_written(place, drawn: Path, build: Run, tmp_path: Path):
+@pytest.mark.parametrize("place", ["a file/set", "a file"])
+def test_an_output_that_is_a_file(place, drawn: Path, build: Run, tmp_path: Path):
     (tmp_path / "a file").write_text("mine")
     ran = build(drawn / "pairs.csv", tmp_path / place)
+    message = f"pairshard: {tmp_path / place} is a file; a folder is meant as --output\n"
+    assert (ran.status, ran.err) == (2, message)
+    assert (tmp_path / "a file").read_text() == "mine"
+
+
+def test_an_output_that_can_not_be_written(drawn: Path, build: Run):
+    ran = build(drawn / "pairs.csv", "/proc/pairshard")
     assert ran.status == 5
-    assert f"{tmp_path / place} failed: " in ran.err
+    assert "/proc/pairshard failed: " in ran.err
     assert "Traceback" not in ran.err
     assert ran.err.count("\n") == 2
-    assert (tmp_path / "a file").read_text() == "mine"
 
 
 def test_a_worker_process_that_is_killed(
@@ -331,7 +337,7 @@ def test_a_worker_process_that_is_killed(
             return super().call(*given, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr("transforms.write_tfrecord.Child", Killed)
+        patched.setattr("transforms.core.child.Child", Killed)
         ran = build(drawn / "pairs.csv", tmp_path / "set", "--workers", 2)
     publishes_nothing(ran, tmp_path / "set", 5, "a worker process ended by signal 9")
 

@@ -92,7 +92,7 @@ def test_a_build_that_was_killed_goes_on(
 ):
     output = tmp_path / "set"
     words = ["build", drawn / "pairs.csv", "--output", output, "--verify", "none"]
-    words += ["--num-shards", SHARDS, "--threads", 2]
+    words += ["--num-shards", SHARDS, "--workers", 1, "--threads", 2]
     assert killing.run_killed(words, target, call, before=before) == -signal.SIGKILL
     if finished < 0:  # the commit mark was written: the data set is whole
         assert data_sets.is_published(output)
@@ -119,7 +119,7 @@ def test_a_build_that_is_killed_again_and_again_ends_as_well(
 ):
     output = tmp_path / "set"
     words = ["build", drawn / "pairs.csv", "--output", output, "--verify", "none"]
-    words += ["--num-shards", SHARDS, "--threads", 1]
+    words += ["--num-shards", SHARDS, "--workers", 1, "--threads", 1]
     for _ in range(3):  # each of these runs finishes one shard more
         target = "transforms.core.index:write_index"
         assert killing.run_killed(words, target, 1, before=False) == -signal.SIGKILL
@@ -133,7 +133,7 @@ def test_an_interrupted_build_says_what_to_run_next(
 ):
     output, err = tmp_path / "set", tmp_path / "err"
     words = ["build", drawn / "pairs.csv", "--output", output, "--verify", "none"]
-    words += ["--num-shards", SHARDS, "--threads", 1]
+    words += ["--num-shards", SHARDS, "--workers", 1, "--threads", 1]
     status = killing.run_interrupted(words, lambda: any(output.glob("index/*")), err)
     assert status == 130
     assert not data_sets.is_published(output)
@@ -434,6 +434,8 @@ def test_nothing_of_the_users_is_deleted_when_a_build_goes_on(
     gated: Path, sources: Path, build: Run
 ):
     notes = {"notes.txt": b"mine", "index/mine.txt": b"too", "train-old.tfrecord": b"as well"}
+    notes |= {f"{name}-00000-of-00001.tfrecord": b"mine" for name in ("holdout", "copy/train")}
+    (gated / "copy").mkdir()
     for name, data in notes.items():
         (gated / name).write_bytes(data)
     assert go_on(build, sources, gated, "--max-rejects", 1).status == 0

@@ -7,6 +7,7 @@ import random
 import struct
 from pathlib import Path
 
+import google_crc32c
 import pytest
 
 from transforms.core.tfrecord import (
@@ -14,6 +15,7 @@ from transforms.core.tfrecord import (
     crc32c_of,
     format_footer,
     format_header,
+    join_crcs,
     mask_crc,
     read_frames,
 )
@@ -110,3 +112,10 @@ def test_a_length_of_exabytes_is_not_allocated():
     data = length + struct.pack("<I", mask_crc(crc32c_of([length]))) + bytes(100)
     error = refused(data)
     assert error.reason == f"cut off: {2**62} bytes of data were expected, the file ends at 112"
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 7, 255, 256, 4095, 65_537, 691_302])
+def test_joined_crcs_are_the_crc_of_both_pieces(size: int) -> None:
+    first, second = random.Random(size).randbytes(1000), random.Random(-size).randbytes(size)
+    joined = join_crcs(crc32c_of([first]), crc32c_of([second]), size)
+    assert joined == google_crc32c.value(first + second)

@@ -62,6 +62,7 @@ class _Read(beam.DoFn):
         self._rows_read = Metrics.counter("pairshard", "rows_read")
 
     def process(self, path: str) -> Iterator[object]:
+        PROGRESS.begin_read()
         rows = 0
         bad: list[Reject] = []
         batches = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
+import queue
 import signal
 import struct
 import subprocess
@@ -18,7 +19,8 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 from transforms.core.errors import ConfigError, DataError, PlaceError
@@ -33,13 +35,17 @@ class ChildError(Exception):
 
 
 class Child:
-    """A process that answers calls, one at a time."""
+    """A process that answers calls, one at a time.
 
-    def __init__(self) -> None:
+    Args:
+      module: that it imports at once, while it waits for its first call; '' for none.
+    """
+
+    def __init__(self, module: str = "") -> None:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "transforms.core.child"],
+            [sys.executable, "-m", "transforms.core.child", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -96,6 +102,64 @@ class Child:
         return " | ".join([f"a worker process ended by {how}; its last words:", *last])
 
 
+class ChildPool:
+    """Some children, each lent to one caller at a time.
+
+    A child takes a third of a second to start. Those that `start_children` started before the
+    pool was needed are taken first.
+
+    Args:
+      size: how many.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
+        for _ in range(size):
+            try:
+                self._idle.put(_STARTED.get_nowait())
+            except queue.Empty:
+                self._idle.put(Child())
+
+    @contextmanager
+    def borrow(self) -> Iterator[Child]:
+        """Waits for a child that is idle; one whose call failed is replaced."""
+        child = self._idle.get()
+        try:
+            yield child
+        except BaseException:
+            child.close()
+            child = Child()
+            raise
+        finally:
+            self._idle.put(child)
+
+    def close(self) -> None:
+        """Ends those children that are idle; a borrowed one ends with its parent."""
+        while not self._idle.empty():
+            self._idle.get().close()
+
+
+_STARTED: queue.SimpleQueue[Child] = queue.SimpleQueue()
+
+
+def start_children(number: int, module: str) -> None:
+    """Starts children that a `ChildPool` of this process will take, while other work is done.
+
+    Args:
+      number: of them.
+      module: that they import meanwhile.
+    """
+    for _ in range(number):
+        _STARTED.put(Child(module))
+
+
+def end_children() -> None:
+    """Ends those of `start_children` that nobody took."""
+    while not _STARTED.empty():
+        _STARTED.get().close()
+
+
 def _send(stream: IO[bytes], value: object) -> None:
     data = pickle.dumps(value, protocol=5)
     stream.write(_SIZE.pack(len(data)) + data)
@@ -117,6 +181,8 @@ def _serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C ends
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not get among the replies
+    if sys.argv[1]:
+        importlib.import_module(sys.argv[1])
     while True:
         try:
             module, name, args = _receive(sys.stdin.buffer)

@@ -223,8 +223,10 @@ def check_jpeg_end(data: bytes, name: str) -> None:
     Source: ITU T.81, B.1.1.3; segments before the first scan (a thumbnail in EXIF, say) may
     hold an end marker of their own, and are stepped over.
     """
+    if data.endswith(b"\xff\xd9"):
+        return
     at = 2
-    while not data.endswith(b"\xff\xd9") and data[at : at + 1] == b"\xff":
+    while data[at : at + 1] == b"\xff":
         if data[at + 1 : at + 2] == b"\xda" or at + 3 > len(data):
             break
         filled = data[at + 1 : at + 2] == b"\xff"

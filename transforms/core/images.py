@@ -1,7 +1,8 @@
 """Pictures and masks: bytes of a file in, pixels or class ids out.
 
-The only module that imports Pillow. What is opened, converted and refused is the design's
-section "Pictures and masks"; docs/reject-codes.md says what a user does about each refusal.
+The only module that imports Pillow, but for the verifier's `comparing`. What is opened,
+converted and refused is the design's section "Pictures and masks"; docs/reject-codes.md says
+what a user does about each refusal.
 All functions may be called from several threads at once, and the slow parts (decode,
 convert, pack, histogram, CRC) let go of the interpreter lock.
 """
@@ -56,6 +57,10 @@ _SINGLE_MODES = frozenset(["1", "L", "P"])
 _LOSSY_TIFF = frozenset(["jpeg", "tiff_jpeg", "webp"])
 _PNG_LEVEL = 6
 _SAVE_MASK = "Save it as a palette or 8-bit grey PNG."
+_LOSSY = (
+    "Go back to the lossless original (converting it to PNG keeps the noise). If this is no mask "
+    "but a picture, the columns have changed places."
+)
 _TURN = (
     "The sizes agree once the image's EXIF orientation is applied, which pairshard does not: "
     "save the image turned and without the tag (exiftran -ai, or Pillow's ImageOps.exif_transpose)."
@@ -393,7 +398,7 @@ def _find_mask_fault(
     bits, exact = _find_depth(picture, kind, data)
     mode = f"(Pillow's mode {picture.mode})"
     if _is_lossy(picture, kind, data):
-        return "lossy_mask", "with lossy compression, which turns ids into noise", _SAVE_MASK
+        return "lossy_mask", "with lossy compression, which turns ids into noise", _LOSSY
     if bits > 8 or picture.mode not in _COLOUR_MODES | _SINGLE_MODES:
         return "unsupported_mode", f"of {bits} bits a sample {mode}", _SAVE_MASK
     if picture.mode in _COLOUR_MODES:

@@ -38,6 +38,12 @@ class Progress:
         with self._lock:
             self._begin(stage, total)
 
+    def begin_read(self) -> None:
+        """Starts to read rows, unless that has been started already."""
+        with self._lock:
+            if self.stage == "prepare":
+                self._begin("read", 0)
+
     def begin_write(self) -> None:
         """Starts to write the rows that were read, unless that has been started already."""
         with self._lock:

@@ -18,7 +18,7 @@ MAX_ROWS_PER_SHARD = 200_000
 SAMPLED_ROWS = 256
 """The mean size of a record is reckoned from this many rows of a split, the lowest in order."""
 
-_NAME = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.tfrecord")
+_NAME = re.compile(r"([^/]+)-(\d{5})-of-(\d{5})\.tfrecord")
 
 
 @dataclass(frozen=True, slots=True, order=True)

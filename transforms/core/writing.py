@@ -23,8 +23,8 @@ from transforms.core.memory import keep_freed_memory
 from transforms.core.pairs import PATH_COLUMNS, Record, encode_pair
 from transforms.core.rows import Reject, Row
 from transforms.core.settings import RecordSettings
-from transforms.core.shards import ShardInfo, ShardTask, index_name
-from transforms.core.tfrecord import FRAME_BYTES, crc32c_of, format_footer, format_header
+from transforms.core.shards import ShardId, ShardInfo, ShardTask, index_name
+from transforms.core.tfrecord import FRAME_BYTES, crc32c_of, format_footer, format_header, join_crcs
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -57,8 +57,15 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class ShardResult:
-    """What became of a task: the shard (None: `check_only`, and it would be built), the rejects."""
+    """What became of a task.
 
+    Attributes:
+      shard: of the task.
+      info: of the finished shard; None: it would be built, were it not for `check_only`.
+      rejects: among its rows, in order.
+    """
+
+    shard: ShardId
     info: ShardInfo | None
     rejects: tuple[Reject, ...]
 
@@ -97,7 +104,7 @@ def write_shard(
     digest = shard_digest(task, options.digest)
     kept = reuse_shard(task, name, digest, options)
     if kept or options.check_only:
-        return kept or ShardResult(None, ())
+        return kept or ShardResult(task.shard, None, ())
     files.remove_file(os.path.join(options.output, index_name(name)))
 
     def encode(row: Row) -> _Outcome:
@@ -111,7 +118,7 @@ def write_shard(
             on_row(outcome.record is None)
     info = writer.finish(task, name, digest)
     index.write_index(options.output, info, writer.rows, PATH_COLUMNS)
-    return ShardResult(info, find_rejects(task, writer.rows))
+    return ShardResult(task.shard, info, find_rejects(task, writer.rows))
 
 
 def write_shard_in_child(
@@ -182,7 +189,7 @@ def reuse_shard(
         return None
     if not all(_is_unchanged(row, options.source_root) for row in rows):
         return None
-    return ShardResult(replace(info, reused=True), find_rejects(task, rows))
+    return ShardResult(task.shard, replace(info, reused=True), find_rejects(task, rows))
 
 
 def shard_digest(task: ShardTask, settings_digest: str) -> str:
@@ -303,9 +310,11 @@ class _ShardWriter:
         record: Record,
         file: OutputFile,
     ) -> None:
-        frame = [format_header(record.size_bytes), *record.pieces, format_footer(record.crc32c)]
-        file.write(frame)
-        self.crc = crc32c_of(frame, self.crc)
+        header, footer = format_header(record.size_bytes), format_footer(record.crc32c)
+        file.write([header, *record.pieces, footer])
+        self.crc = crc32c_of([header], self.crc)
+        self.crc = join_crcs(self.crc, record.crc32c, record.size_bytes)
+        self.crc = crc32c_of([footer], self.crc)
         self.rows.append(
             IndexRow(
                 key=row.key,
