@@ -25,7 +25,7 @@ from transforms.core.child import end_children, start_children
 from transforms.core.errors import ConfigError, HeldError
 from transforms.core.progress import PROGRESS
 from transforms.core.rows import Reject
-from transforms.core.settings import record_digest, settings_digest
+from transforms.core.settings import decoder_versions, record_digest, settings_digest
 from transforms.core.shards import ShardId, ShardInfo
 from transforms.core.verifying import ShardCheck
 from transforms.core.writing import WriteOptions, write_shard
@@ -95,7 +95,8 @@ def run_build(config: BuildConfig, engine: Engine) -> BuildReport:
     with output.hold_output(config.output):
         if output.read_dataset_json(config.output) is not None:
             raise HeldError(f"another run has just finished {config.output}; run this one again")
-        mark = output.open_build(config.output, settings_digest(config.record, config.shards))
+        digest = settings_digest(config.record, config.shards)
+        mark = output.open_build(config.output, digest, _name_settings(config))
         report = BuildReport()
         bad_rows = _run_job(config, engine, mark, report)
         if config.verify != "none":
@@ -106,8 +107,7 @@ def run_build(config: BuildConfig, engine: Engine) -> BuildReport:
             if report.outcome == "built":
                 _commit(config, report, bad_rows)
             else:
-                mark.in_order = True
-                output.write_mark(config.output, mark)
+                output.stop_build(config.output, [info.name for info in report.shards], mark)
     return report
 
 
@@ -123,7 +123,7 @@ def _run_job(
         counters = _run_here(define, config, engine)
     PROGRESS.begin("account")
     report.seconds |= {
-        f"of it {stage}": PROGRESS.seconds[stage]
+        f"build: {stage}": PROGRESS.seconds[stage]
         for stage in JOB_STAGES
         if stage in PROGRESS.seconds
     }
@@ -134,8 +134,30 @@ def _run_job(
         raise ConfigError(f"there is no row in {', '.join(config.manifests)}")
     bad_rows = [r for r in reports.sorted_rejects(accounts, []) if not r.key]
     report.count_rejects(bad_rows)
+    _check_split_names(config, report)
     _reconcile(report, sum(info.bad_rows for info in manifests), counters)
     return bad_rows
+
+
+def _name_settings(config: BuildConfig) -> dict[str, str]:
+    """Returns the settings that decide bytes as text, the number of shards as it was given."""
+    settings = reports.describe_settings(config.record, config.shards)
+    del settings["digest"]
+    given = ", ".join(f"{name or 'each'} {number}" for name, number in config.shards.num_shards)
+    settings |= {"payload": config.record.payload, "decoders": decoder_versions()}
+    settings["shards"] = given or f"of {config.shards.shard_bytes} bytes"
+    return {name: str(value) for name, value in settings.items()}
+
+
+def _check_split_names(config: BuildConfig, report: BuildReport) -> None:
+    """Refuses a number of shards for a split that no row is in: its name is mistyped."""
+    splits = {info.shard.split for info in report.shards}
+    strangers = [name for name, _ in config.shards.num_shards if name and name not in splits]
+    if strangers:
+        raise ConfigError(
+            f"--num-shards names {', '.join(strangers)}, and no row is in such a split; there "
+            f"are {', '.join(sorted(splits))}. Remove {config.output} and give the right names"
+        )
 
 
 def _run_here(
@@ -193,6 +215,7 @@ def _verify_new(config: BuildConfig, engine: Engine, mark: BuildMark, report: Bu
             mark.verified[check.name] = [f"{check.crc32c:08x}", *how]
         else:
             output.drop_shard(config.output, check.name)
+    output.write_mark(config.output, replace(mark, in_order=False))  # should this run be killed
 
 
 def _decide(config: BuildConfig, report: BuildReport) -> None:
@@ -206,11 +229,15 @@ def _decide(config: BuildConfig, report: BuildReport) -> None:
 def _write_accounts(config: BuildConfig, report: BuildReport) -> None:
     """Writes rejects.jsonl and run.json, of a build that stops at the gate as well."""
     accounts = os.path.join(config.output, output.ACCOUNTS)
+    listed: Counter[str] = Counter()
     with files.create_file(config.output, reports.REJECTS) as file:
         for reject in reports.sorted_rejects(accounts, report.shards):
+            listed[reject.code] += 1
             file.write([reports.format_reject(reject).encode("utf-8", "surrogatepass"), b"\n"])
             if len(report.rejects) < LISTED_REJECTS:
                 report.rejects.append(reject)
+    if listed != report.rejected:
+        raise ReconcileError(f"rejects were lost: {report.rejected} found, {listed} listed")
     run = _describe_run(config, report, _manifest_infos(accounts))
     files.write_file(config.output, reports.RUN, reports.format_json(run))
 
@@ -265,7 +292,7 @@ def _explain_change(changed: Sequence[object], dataset: dict[str, object]) -> st
     if other:
         return f"its number of shards would be another one ({'; '.join(other)})"
     return (
-        f"its rows or its sources (size or time of change) have changed since: "
+        "its rows, its sources (size or time of change) or its files have changed since: "
         f"{len(changed)} of its shards would be built anew"
     )
 

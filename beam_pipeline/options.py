@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 from typing import NoReturn
 
@@ -44,6 +45,18 @@ class _Parser(argparse.ArgumentParser):
                 **kwargs,
             }
         )
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: list[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Refuses what is left over here, where the options that were meant are known."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            given, known = rest[0].partition("=")[0], [*self._option_string_actions]
+            near = difflib.get_close_matches(given, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
+        return found, rest
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message}; see {self.prog} --help")

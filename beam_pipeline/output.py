@@ -13,17 +13,23 @@ import os
 import socket
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from transforms.core import files
-from transforms.core.errors import ConfigError, HeldError
-from transforms.core.index import read_info
+from transforms.core.errors import ConfigError, HeldError, PlaceError
+from transforms.core.index import IndexFileError, read_info
 from transforms.core.reports import DATASET, REJECTS, RUN
 from transforms.core.settings import FORMAT_VERSION
-from transforms.core.shards import INDEX_DIR, SUFFIX, index_name, parse_shard_name
+from transforms.core.shards import (
+    BUILDING_SUFFIX,
+    INDEX_DIR,
+    INDEX_SUFFIX,
+    SUFFIX,
+    index_name,
+)
 
 MARK = ".build.json"
-LOCK = ".build.lock"
+LOCK = ".pairshard.lock"
 ACCOUNTS = ".parts"
 
 
@@ -33,12 +39,14 @@ class BuildMark:
 
     Attributes:
       settings_digest: a build with another one can't go on here.
+      settings: what the digest stands for, by name, to say what differs.
       in_order: whether the last run ended by its own decision; if not, finished shards are
         read once more before they are kept.
       verified: by shard, its crc32c and how it was verified: it is not verified again.
     """
 
     settings_digest: str
+    settings: dict[str, str] = field(default_factory=dict)
     in_order: bool = True
     verified: dict[str, list[str]] = field(default_factory=dict)
 
@@ -121,7 +129,7 @@ def write_mark(folder: str, mark: BuildMark) -> None:
     files.write_file(folder, MARK, json.dumps(content, indent=1).encode())
 
 
-def open_build(folder: str, settings_digest: str) -> BuildMark:
+def open_build(folder: str, settings_digest: str, settings: dict[str, str]) -> BuildMark:
     """Begins a build in a folder without dataset.json, or goes on with an unfinished one.
 
     Returns:
@@ -132,24 +140,42 @@ def open_build(folder: str, settings_digest: str) -> BuildMark:
     """
     mark = read_mark(folder)
     if mark is None:
-        mark = BuildMark(settings_digest)
+        mark = BuildMark(settings_digest, settings)
     elif mark.settings_digest != settings_digest:
         if _has_finished_shard(folder):
             raise ConfigError(
-                f"{folder} holds an unfinished build with other settings (or another version of "
-                "Pillow or pyarrow). Run it to its end with those, remove the folder, or give "
-                "another --output"
+                f"{folder} holds an unfinished build with other settings "
+                f"({_list_differences(mark.settings, settings)}). Run it to its end with those, "
+                "remove the folder, or give another --output"
             )
-        mark = BuildMark(settings_digest)
+        mark = BuildMark(settings_digest, settings)
     files.clear_temporary(folder)
     files.remove_tree(os.path.join(folder, ACCOUNTS))
-    write_mark(folder, BuildMark(mark.settings_digest, False, mark.verified))
+    write_mark(folder, replace(mark, in_order=False))
     return mark
+
+
+def _list_differences(then: dict[str, str], now: dict[str, str]) -> str:
+    names = [name for name in now if then.get(name) != now[name]]
+    return "; ".join(f"{name} was {then.get(name, 'unknown')}, is {now[name]}" for name in names)
 
 
 def drop_shard(folder: str, name: str) -> None:
     """Makes a shard unfinished, so that the next run builds it again."""
     files.remove_file(os.path.join(folder, index_name(name)))
+
+
+def stop_build(folder: str, shard_names: Collection[str], mark: BuildMark) -> None:
+    """Ends a run that does not commit, by its own decision: what is finished may be kept.
+
+    The shards' bytes are made sure of first, since the next run will not read them again.
+    """
+    for name in shard_names:
+        for path in (os.path.join(folder, name), os.path.join(folder, index_name(name))):
+            if files.file_size(path) is not None:
+                files.sync_file(path)
+    mark.in_order = True
+    write_mark(folder, mark)
 
 
 def close_build(folder: str, shard_names: Collection[str], dataset: bytes) -> None:
@@ -179,26 +205,43 @@ def clear_build(folder: str) -> None:
 
 
 def _list_ours(folder: str) -> list[str]:
-    """Lists the indexes, and the shards of splits that have one: all else may be the user's."""
-    names = files.list_files(os.path.join(folder, INDEX_DIR))
-    indexed = [parse_shard_name(name.removesuffix(".parquet") + SUFFIX) for name in names]
-    splits = {shard.split for shard in indexed if shard}
-    shards = [(name, parse_shard_name(name)) for name in files.list_files(folder)]
-    return [
-        *(f"{INDEX_DIR}/{name}" for name, shard in zip(names, indexed, strict=True) if shard),
-        *(name for name, shard in shards if shard and shard.split in splits),
-    ]
+    """Lists the shards and indexes that builds here have made, or begun: no other file is ours.
+
+    A shard is known by its index, which carries our account of it, or by the note that it was
+    being written. Other files may have such names, and folders below may be other data sets.
+    """
+    ours: list[str] = []
+    for name in _list_folder(os.path.join(folder, INDEX_DIR)):
+        shard_name = name.removesuffix(INDEX_SUFFIX).removesuffix(BUILDING_SUFFIX) + SUFFIX
+        if name.endswith(BUILDING_SUFFIX) or _is_index_of(folder, name, shard_name):
+            ours += [f"{INDEX_DIR}/{name}", shard_name]
+    return ours
+
+
+def _is_index_of(folder: str, name: str, shard_name: str) -> bool:
+    try:
+        info = read_info(os.path.join(folder, INDEX_DIR, name))
+    except IndexFileError:
+        return False
+    return info is not None and info.name == shard_name
+
+
+def _list_folder(folder: str) -> list[str]:
+    with files.place_errors(folder, "listing"):
+        try:
+            return sorted(os.listdir(folder))
+        except FileNotFoundError:
+            return []
 
 
 def _check_ours(folder: str) -> None:
     """Refuses a folder that is neither empty nor one of our builds."""
-    with files.place_errors(folder, "listing"):
-        try:
-            strangers = sorted(set(os.listdir(folder)) - {LOCK, files.TEMP_DIR})
-        except FileNotFoundError:
-            return
-        except NotADirectoryError as error:
-            raise ConfigError(f"{folder} is a file; a folder is meant as --output") from error
+    try:
+        strangers = sorted(set(_list_folder(folder)) - {LOCK, files.TEMP_DIR})
+    except PlaceError as error:
+        if os.path.isdir(folder):
+            raise
+        raise ConfigError(f"{folder} is a file; a folder is meant as --output") from error
     if strangers and not {MARK, DATASET} & set(strangers):
         shown = ", ".join(strangers[:3]) + (", …" if len(strangers) > 3 else "")
         raise ConfigError(
@@ -208,5 +251,4 @@ def _check_ours(folder: str) -> None:
 
 
 def _has_finished_shard(folder: str) -> bool:
-    names = files.list_files(os.path.join(folder, INDEX_DIR))
-    return any(read_info(os.path.join(folder, INDEX_DIR, name)) for name in names)
+    return any(name.startswith(INDEX_DIR) for name in _list_ours(folder))

@@ -44,7 +44,11 @@ def _draw_bar(ended: threading.Event) -> None:
             bar = tqdm(desc=stage, unit=" rows", file=sys.stderr, leave=False)
         bar.total = PROGRESS.total or None
         bar.n = PROGRESS.rows
-        bar.set_postfix(rejects=PROGRESS.rejected, refresh=True)
+        if stage == "verify":  # records, none of which is rejected
+            bar.unit = " records"
+            bar.refresh()
+        else:
+            bar.set_postfix(rejects=PROGRESS.rejected, refresh=True)
     if bar is not None:
         bar.close()
 
@@ -64,4 +68,6 @@ def format_line(stage: str, seconds: float) -> str:
     rate = rows / seconds if seconds else 0.0
     of = f" of {total:,}" if total else ""
     left = f", {(total - rows) / rate:,.0f} s left" if total and rate else ""
-    return f"{stage}: {rows:,}{of} rows, {rate:,.0f} rows/s, {PROGRESS.rejected:,} rejects{left}"
+    what = "records" if stage == "verify" else "rows"
+    rejects = "" if stage == "verify" else f", {PROGRESS.rejected:,} rejects"
+    return f"{stage}: {rows:,}{of} {what}, {rate:,.0f} {what}/s{rejects}{left}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from beam_pipeline.build import BuildReport
@@ -12,6 +13,7 @@ from transforms.core.rows import Reject
 from transforms.core.verifying import Failure
 
 LISTED = 20
+LISTED_PER_CODE = 5
 
 
 def format_build(config: BuildConfig, report: BuildReport) -> str:
@@ -34,11 +36,14 @@ def format_build(config: BuildConfig, report: BuildReport) -> str:
 
 
 def format_rejects(rejects: Sequence[Reject], total: int) -> list[str]:
-    """Returns the first rejects with the places where they stood."""
-    lines = [
-        f"  {reject.manifest}:{reject.line}: {reject.code}: {reject.message}"
-        for reject in rejects[:LISTED]
-    ]
+    """Returns the first rejects of each code with the places where they stood."""
+    lines: list[str] = []
+    listed: Counter[str] = Counter()
+    for reject in rejects:
+        listed[reject.code] += 1
+        if listed[reject.code] <= LISTED_PER_CODE and len(lines) < LISTED:
+            place = f"{reject.manifest}:{reject.line}"
+            lines.append(f"  {place}: {reject.code}: {reject.message}")
     if total > len(lines):
         more = f"… and {total - len(lines):,} more" if lines else "what was wrong with each"
         lines.append(f"  {more}: in rejects.jsonl")
@@ -85,8 +90,8 @@ def _split_rows(report: BuildReport) -> Iterable[tuple[str, ...]]:
 def _what_next(config: BuildConfig, report: BuildReport, rejected: int) -> list[str]:
     if report.outcome == "too many rejects" and rejected == report.rows_read:
         return [
-            "not committed: no row became a record. Are the source root and the order of the "
-            "columns right, the format of the manifest, --classes?"
+            f"not committed: {rejected:,} rows were rejected, which is all. Are the source root, "
+            "the order of the manifest's columns and --classes right?"
         ]
     if report.outcome == "too many rejects":
         return [

@@ -131,15 +131,15 @@ def _show(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
 def _manifest(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
     from transforms.core import listing
     from transforms.core.manifests import format_manifest
+    from transforms.core.pairs import PATH_COLUMNS
 
-    columns = ("image", "mask")
     if args.form == "voc":
-        lines = format_manifest(listing.list_voc(args.root, args.ids), columns)
+        lines = format_manifest(listing.list_voc(args.root, args.ids), PATH_COLUMNS)
     else:
         found = listing.list_dirs(
             args.images, args.masks, image_suffix=args.image_suffix, mask_suffix=args.mask_suffix
         )
-        lines = format_manifest(found.pairs, columns)
+        lines = format_manifest(found.pairs, PATH_COLUMNS)
         print(f"pairshard: paths are relative to --source-root {found.root}", file=sys.stderr)
         for what in ("images_alone", "masks_alone", "skipped"):
             for path in getattr(found, what):

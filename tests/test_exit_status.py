@@ -54,7 +54,7 @@ def test_wrong_use_of_a_command(words, said, run: Run, drawn: Path, raw: Path, t
     [
         ("--out x", "unrecognized arguments: --out x"),
         ("--num 4", "unrecognized arguments: --num 4"),
-        ("--payloads raw", "unrecognized arguments: --payloads raw"),
+        ("--payloads raw", "unrecognized arguments: --payloads raw; did you mean --payload?"),
         ("--payload jpeg", "--payload: invalid choice: 'jpeg'"),
         ("--verify some", "--verify: invalid choice: 'some'"),
         ("--runner spark", "--runner: invalid choice: 'spark'"),
@@ -283,7 +283,7 @@ def test_a_write_that_fails_at_any_stage(
         ran = build(drawn / "pairs.csv", output, "--num-shards", 4)
     publishes_nothing(ran, output, 5, "failed: Input/output error")
     assert ran.err.count("\n") == 2
-    assert not any((output / ".tmp").iterdir())
+    assert not any((output / ".pairshard-tmp").iterdir())
     assert build(drawn / "pairs.csv", output, "--num-shards", 4).status == 0
     assert data_sets.differing(output, raw) == []
 

@@ -152,10 +152,13 @@ SPLIT = (
     "the split {!r} can't begin a shard's name: up to 64 of A-Z a-z 0-9 _ . - are expected, "
     "a letter or digit first, without '-NUMBER-of-'"
 )
+CELLS = (
+    "the line has {} cells, expected 2 as the header has; put a cell that holds a comma in quotes"
+)
 
 BAD_CSV = [
-    (b"x.jpg", "the line has 1 cells, the header 2 columns", "x.jpg"),
-    (b"x.jpg,x.png,", "the line has 3 cells, the header 2 columns", "x.jpg,x.png,"),
+    (b"x.jpg", CELLS.format(1), "x.jpg"),
+    (b"x.jpg,x.png,", CELLS.format(3), "x.jpg,x.png,"),
     (b",x.png", "the column 'image' is empty", ",x.png"),
     (b'x.jpg,""\r', "the column 'mask' is empty", 'x.jpg,""'),
     (b"caf\xe9.jpg,x.png", UTF8, "caf\\xe9.jpg,x.png"),

@@ -168,7 +168,8 @@ CASES = [
         "lossy.jpg",
         "lossy_mask",
         f"lossy.jpg is a JPEG mask with lossy compression, which turns ids into noise; {IDS} "
-        "Save it as a palette or 8-bit grey PNG.",
+        "Go back to the lossless original (converting it to PNG keeps the noise). If this is no "
+        "mask but a picture, the columns have changed places.",
         is_mask=True,
     ),
     Case(
@@ -260,7 +261,10 @@ def listed_duplicate(image: str, key: str) -> dict[str, str]:
 
 
 def listed_bad_row(cells: int, text: str) -> dict[str, str]:
-    message = f"the line has {cells} cells, the header 3 columns"
+    message = (
+        f"the line has {cells} cells, expected 3 as the header has; put a cell that holds a "
+        "comma in quotes"
+    )
     return {"code": "bad_row", "message": message, "text": text}
 
 

@@ -102,7 +102,7 @@ def test_a_build_that_was_killed_goes_on(
     assert not data_sets.is_published(output)
     there = {n: s for n, s in data_sets.look_at(output).items() if n.endswith(".tfrecord")}
     if target != "transforms.core.files:OutputFile.write":
-        assert len(list((output / "index").iterdir())) == finished
+        assert len(list((output / "index").glob("*.parquet"))) == finished
     start_again(build, drawn, output)
     kept = counts(output)["reused"]
     assert counts(output) == {"built": SHARDS - kept, "reused": kept}
@@ -134,7 +134,7 @@ def test_an_interrupted_build_says_what_to_run_next(
     output, err = tmp_path / "set", tmp_path / "err"
     words = ["build", drawn / "pairs.csv", "--output", output, "--verify", "none"]
     words += ["--num-shards", SHARDS, "--workers", 1, "--threads", 1]
-    status = killing.run_interrupted(words, lambda: any(output.glob("index/*")), err)
+    status = killing.run_interrupted(words, lambda: any(output.glob("index/*.parquet")), err)
     assert status == 130
     assert not data_sets.is_published(output)
     said = err.read_text("utf-8")
@@ -165,7 +165,7 @@ def test_the_command_itself_can_be_ended_at_any_time(
     process = subprocess.Popen(
         [*command, "--verify", "none", *given], stderr=subprocess.PIPE, text=True, cwd=REPO
     )
-    while not list(output.glob("index/*")):
+    while not list(output.glob("index/*.parquet")):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(sent)
@@ -370,6 +370,17 @@ def test_a_finished_data_set_is_up_to_date_and_not_touched(
     assert data_sets.look_at(raw) == seen
 
 
+def test_up_to_date_accounts_for_all_rows(drawn: Path, build: Run, tmp_path: Path):
+    rows = [*data_sets.read_rows(drawn / "pairs.csv")][:2]
+    manifest = data_sets.write_csv(tmp_path / "m.csv", [*(row[:2] for row in rows), ["no row"]])
+    given = (manifest, tmp_path / "set", "--source-root", drawn, "--max-rejects", 1)
+    account = "rows: 3 read = 2 written + 1 rejected\n  bad_row: 1\n"
+    assert account in build(*given).out
+    again = build(*given).out
+    assert "up to date" in again
+    assert account in again
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -434,7 +445,9 @@ def test_nothing_of_the_users_is_deleted_when_a_build_goes_on(
     gated: Path, sources: Path, build: Run
 ):
     notes = {"notes.txt": b"mine", "index/mine.txt": b"too", "train-old.tfrecord": b"as well"}
-    notes |= {f"{name}-00000-of-00001.tfrecord": b"mine" for name in ("holdout", "copy/train")}
+    notes |= {
+        f"{name}-00000-of-00001.tfrecord": b"mine" for name in ("holdout", "copy/train", "train")
+    }
     (gated / "copy").mkdir()
     for name, data in notes.items():
         (gated / name).write_bytes(data)
@@ -458,7 +471,7 @@ def test_only_one_run_at_a_time_holds_the_output(drawn: Path, build: Run, tmp_pa
 
 def test_a_dead_runs_hold_is_no_hold(drawn: Path, build: Run, tmp_path: Path):
     (tmp_path / "set").mkdir()
-    (tmp_path / "set" / ".build.lock").write_text("process 1 on another machine")
+    (tmp_path / "set" / ".pairshard.lock").write_text("process 1 on another machine")
     start_again(build, drawn, tmp_path / "set")
 
 

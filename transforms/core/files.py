@@ -23,7 +23,7 @@ from transforms.core.errors import DataError, PlaceError
 MAX_SOURCE_BYTES = 1 << 30
 """A source above this is rejected: an Example, a protobuf, can't exceed 2 GiB."""
 
-TEMP_DIR = ".tmp"
+TEMP_DIR = ".pairshard-tmp"
 """Unfinished outputs stand in this folder of the data set, which no reader's glob sees."""
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)

@@ -106,7 +106,10 @@ def parse_list(columns: Columns, cells: list[str]) -> Fields:
 
 def parse_cells(columns: Columns, cells: list[str]) -> Fields:
     if len(cells) != columns.count:
-        refuse(f"the line has {len(cells)} cells, the header {columns.count} columns")
+        refuse(
+            f"the line has {len(cells)} cells, expected {columns.count} as the header has; put a "
+            "cell that holds a comma in quotes"
+        )
     cells.append("")  # what a column that is not there (-1) finds
     return Fields(
         [cells[index] for index in columns.paths],

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 
-from transforms.core import files, images, keys
+from transforms.core import files, keys
 from transforms.core.pairs import FEATURES, PATH_COLUMNS
 from transforms.core.rows import Reject
 from transforms.core.settings import (
     FORMAT_VERSION,
     RecordSettings,
     ShardSettings,
+    decoder_versions,
     format_splits,
     record_digest,
 )
@@ -56,7 +57,7 @@ def sorted_rejects(folder: str, shards: Sequence[ShardInfo]) -> Iterator[Reject]
     """Yields all rejects: lines that are no rows first, then split by split in order.
 
     That sequence depends neither on the number of shards nor on the manifests' order, and
-    only the rejects of one shard are in memory.
+    in memory are the rejects of one shard, and the lines that are no rows.
     """
     names = files.list_files(f"{folder}/{REJECT_PARTS}")
     bad = [name.removesuffix(_PART) for name in names if name.startswith(BAD_ROWS)]
@@ -100,7 +101,7 @@ def describe_dataset(
             "digest": f"{_digest_rows(shards, bad_rows):032x}",
         },
         "settings": describe_settings(record, settings),
-        "decoders": images.decoder_versions(),
+        "decoders": decoder_versions(),
     }
 
 

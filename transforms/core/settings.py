@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from importlib import metadata
 
 from transforms.core import images, keys
 
@@ -65,7 +66,7 @@ def record_digest(record: RecordSettings, shards: ShardSettings) -> str:
     return keys.digest_of(
         {
             "format_version": FORMAT_VERSION,
-            "decoders": images.decoder_versions(),
+            "decoders": decoder_versions(),
             "record": asdict(record),
             "seed": shards.seed,
             "splits": format_splits(shards),
@@ -79,6 +80,11 @@ def settings_digest(record: RecordSettings, shards: ShardSettings) -> str:
     """Returns the digest of all settings as they were given, the number of shards too."""
     given = [list(shards.num_shards), 0 if shards.num_shards else shards.shard_bytes]
     return keys.digest_of([record_digest(record, shards), given])
+
+
+def decoder_versions() -> dict[str, str]:
+    """Versions of all that bytes rest on: Pillow with its libraries, and pyarrow (the index)."""
+    return images.decoder_versions() | {"pyarrow": metadata.version("pyarrow")}
 
 
 def format_splits(shards: ShardSettings) -> list[list[str]]:

@@ -14,6 +14,10 @@ SHARD_NAME_TEMPLATE = "-SSSSS-of-NNNNN"
 
 SUFFIX = ".tfrecord"
 INDEX_DIR = "index"
+INDEX_SUFFIX = ".parquet"
+BUILDING_SUFFIX = ".building"
+"""Ends the name of an empty file that says that a shard is being written, and is ours."""
+
 MAX_ROWS_PER_SHARD = 200_000
 SAMPLED_ROWS = 256
 """The mean size of a record is reckoned from this many rows of a split, the lowest in order."""
@@ -98,7 +102,12 @@ def parse_shard_name(name: str) -> ShardId | None:
 
 def index_name(shard_name: str) -> str:
     """Returns the name, below the data set's folder, of a shard's index."""
-    return f"{INDEX_DIR}/{shard_name.removesuffix(SUFFIX)}.parquet"
+    return f"{INDEX_DIR}/{shard_name.removesuffix(SUFFIX)}{INDEX_SUFFIX}"
+
+
+def building_name(shard_name: str) -> str:
+    """Returns the name, below the data set's folder, of the note that a shard is being written."""
+    return f"{INDEX_DIR}/{shard_name.removesuffix(SUFFIX)}{BUILDING_SUFFIX}"
 
 
 def count_shards(num_rows: int, sizes_bytes: Sequence[int], *, shard_bytes: int) -> int:

@@ -23,7 +23,7 @@ from transforms.core.memory import keep_freed_memory
 from transforms.core.pairs import PATH_COLUMNS, Record, encode_pair
 from transforms.core.rows import Reject, Row
 from transforms.core.settings import RecordSettings
-from transforms.core.shards import ShardId, ShardInfo, ShardTask, index_name
+from transforms.core.shards import ShardId, ShardInfo, ShardTask, building_name, index_name
 from transforms.core.tfrecord import FRAME_BYTES, crc32c_of, format_footer, format_header, join_crcs
 
 In = TypeVar("In")
@@ -105,6 +105,7 @@ def write_shard(
     kept = reuse_shard(task, name, digest, options)
     if kept or options.check_only:
         return kept or ShardResult(task.shard, None, ())
+    files.write_file(options.output, building_name(name), b"")
     files.remove_file(os.path.join(options.output, index_name(name)))
 
     def encode(row: Row) -> _Outcome:
@@ -118,6 +119,7 @@ def write_shard(
             on_row(outcome.record is None)
     info = writer.finish(task, name, digest)
     index.write_index(options.output, info, writer.rows, PATH_COLUMNS)
+    files.remove_file(os.path.join(options.output, building_name(name)))
     return ShardResult(task.shard, info, find_rejects(task, writer.rows))
 
 
