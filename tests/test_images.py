@@ -19,7 +19,7 @@ import pytest
 from pictures import draw_ids, draw_rgb, save, write_bmp, write_chunk, write_png, write_tiff
 from PIL import Image as PilImage
 
-from transforms.core import images
+from transforms.core import containers, images
 from transforms.core.errors import REJECT_CODES, DataError
 
 # Of odd TIFFs Pillow warns; pytest sets up filters of its own, so ours do not hold here.
@@ -624,6 +624,54 @@ def test_read_size_reads_the_header_only():
     assert images.read_size(pictures.write_gif((65535, 65535), (9, 9), 2)) == (65535, 65535)
     with pytest.raises(DataError, match="not_an_image"):
         images.read_size(b"words")
+
+
+class Counting(io.BytesIO):
+    """Counts the bytes that are read."""
+
+    taken = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self.taken += len(data)
+        return data
+
+
+@pytest.mark.parametrize("form", ["GIF", "WEBP", "PNG", "JPEG", "BMP", "PPM"])
+def test_read_size_reads_no_more_of_a_long_file(form):
+    file = Counting(save(RGB, form) + bytes(8 << 20))
+    assert images.read_size(file) == (33, 50)
+    assert file.taken <= 1 << 16
+
+
+def test_read_size_reads_farther_for_a_long_jpeg_header():
+    plain = save(RGB, "JPEG")
+    segment = b"\xff\xe2\xff\xff" + bytes(65533)
+    file = Counting(plain[:2] + segment * 8 + plain[2:] + bytes(8 << 20))
+    assert images.read_size(file) == (33, 50)
+    assert file.taken <= 3 << 19
+
+
+def test_a_gif_whose_frame_begins_far_behind_has_its_screens_size():
+    whole = pictures.write_gif((40, 30), (50, 33))
+    comment = b"!\xfe" + (b"\xff" + bytes(255)) * 300 + b"\0"
+    at = 13 + (3 << (whole[10] & 7) + 1 if whole[10] & 128 else 0)
+    late = whole[:at] + comment + whole[at:]
+    assert images.read_size(whole) == (50, 33)
+    assert images.read_size(late) == (40, 30)
+    assert containers.check_gif(late, "a") == containers.check_gif(whole, "a")
+
+
+def test_junk_between_a_gifs_blocks_is_passed_over_up_to_a_limit():
+    whole = save(IDS, "GIF", "P", optimize=False)
+    at = 13 + (3 << (whole[10] & 7) + 1)
+    np.testing.assert_array_equal(mask_of(whole[:at] + bytes(1 << 16) + whole[at:]), IDS)
+    pieces = (bytes(1000) + b"!\xfe\0") * 66  # little each time, much in all
+    for junk in (bytes((1 << 16) + 1), bytes(64 << 20), pieces):
+        error = refused_mask(whole[:at] + junk + whole[at:])
+        assert error.code == "corrupt" and "between its blocks" in error.message
+    assert refused_mask(whole[:-1] + bytes(64 << 20)).code == "corrupt"
+    assert refused_mask(whole[:-1] + bytes(9)).code == "truncated"
 
 
 def test_decoder_versions_are_all_known():

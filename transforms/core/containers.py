@@ -6,10 +6,12 @@ Pillow opens a file (for an animation it fills a whole picture on opening).
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import NoReturn
 
 from transforms.core.errors import DataError
@@ -43,6 +45,8 @@ _ADAM7 = (
     (1, 0, 2, 2),
     (0, 1, 1, 2),
 )
+_GIF_BLOCK = re.compile(b"[!,;]")  # introduces an extension, a frame, the trailer
+_GIF_JUNK_BYTES = 1 << 16  # between blocks, in all: Pillow passes over them one by one
 # What is wrong and what to do, for each code that a damaged file can have.
 _FAULTS = {
     "truncated": ("ends too early", "Fetch or export it again, or drop the row."),
@@ -239,29 +243,51 @@ def check_gif(data: bytes, name: str) -> Header:
     """Reads the size (of screen and first frame together, as Pillow has it) and the frames.
 
     Raises:
-      DataError: truncated, if the file ends before its trailer (GIF 89a, 27) or second frame.
+      DataError: truncated, if the file ends before its trailer (GIF 89a, 27) or second frame;
+        corrupt, if much stands between its blocks.
     """
     try:
-        return _walk_gif(data)
+        width, height = struct.unpack_from("<HH", data, 6)
+        frames = list(islice(_list_gif_frames(data, name), 2))
     except (IndexError, struct.error):
         refuse_damaged("truncated", "the file ends before its trailer", "gif", name)
+    right, bottom = frames[0] if frames else (0, 0)
+    return Header(max(width, right), max(height, bottom), len(frames))
 
 
-def _walk_gif(data: bytes) -> Header:
-    width, height, flags = struct.unpack_from("<HHB", data, 6)
-    at, frames = 13 + _count_palette_bytes(flags), 0
-    while frames < 2 and data[at] != 0x3B:
+def read_gif_header(head: bytes, name: str) -> Header:
+    """Reads the size, as `check_gif`, from the file's first bytes.
+
+    Raises:
+      DataError: truncated, corrupt.
+    """
+    if len(head) < 13:
+        refuse_damaged("truncated", "it ends within its header", "gif", name)
+    width, height = struct.unpack_from("<HH", head, 6)
+    try:
+        right, bottom = next(_list_gif_frames(head, name), (0, 0))
+    except (IndexError, struct.error):  # the first frame begins farther behind
+        return Header(width, height)
+    return Header(max(width, right), max(height, bottom))
+
+
+def _list_gif_frames(data: bytes, name: str) -> Iterator[tuple[int, int]]:
+    """Yields the right and bottom edge of each frame, up to the trailer."""
+    at, junk = 13 + _count_palette_bytes(data[10]), 0
+    while data[at] != 0x3B:
         if data[at] == 0x2C:  # an image descriptor (20)
             x, y, columns, rows, flags = struct.unpack_from("<HHHHB", data, at + 1)
-            if not frames:
-                width, height = max(width, x + columns), max(height, y + rows)
-            frames += 1
+            yield x + columns, y + rows
             at = _skip_sub_blocks(data, at + 11 + _count_palette_bytes(flags))
         elif data[at] == 0x21:  # an extension (23 to 26)
             at = _skip_sub_blocks(data, at + 2)
         else:  # as Pillow: passed over
-            at += 1
-    return Header(width, height, frames)
+            found = _GIF_BLOCK.search(data, at, at + _GIF_JUNK_BYTES + 1)
+            behind = found.start() if found else at + _GIF_JUNK_BYTES + 1
+            junk, at = junk + behind - at, behind
+            if junk > _GIF_JUNK_BYTES and at < len(data):
+                words = f"more than {_GIF_JUNK_BYTES} bytes stand between its blocks"
+                refuse_damaged("corrupt", words, "gif", name)
 
 
 def _count_palette_bytes(flags: int) -> int:
@@ -284,6 +310,17 @@ def check_webp(data: bytes, name: str) -> Header:
     """
     if len(data) < 30 or int.from_bytes(data[4:8], "little") + 8 > len(data):
         refuse_damaged("truncated", "its RIFF header declares more bytes", "webp", name)
+    return read_webp_header(data, name)
+
+
+def read_webp_header(data: bytes, name: str) -> Header:
+    """Reads the size from the file's first 30 bytes.
+
+    Raises:
+      DataError: truncated.
+    """
+    if len(data) < 30:
+        refuse_damaged("truncated", "it ends within its header", "webp", name)
     if data[12:16] == b"VP8X":
         canvas = int.from_bytes(data[24:30], "little")
         return Header((canvas & 0xFFFFFF) + 1, (canvas >> 24) + 1)

@@ -10,7 +10,7 @@ import shutil
 import socket
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,6 +27,7 @@ TEMP_DIR = ".pairshard-tmp"
 """Unfinished outputs stand in this folder of the data set, which no reader's glob sees."""
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
+_INT64 = 1 << 63
 _CANT_READ = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _IOV_MAX = 1024
 _MEND = "Mend the manifest or the file's permissions, or drop the row"
@@ -56,17 +57,45 @@ class Source:
     fingerprint: Fingerprint
 
 
-def read_source(root: str, path: str, *, inside_root: bool = True) -> Source:
+def read_source(
+    root: str,
+    path: str,
+    *,
+    inside_root: bool = True,
+    admit: Callable[[int], None] = lambda size_bytes: None,
+) -> Source:
     """Reads one source file.
 
     Args:
       root: the source root, an absolute folder.
       path: as a `Row` names it.
       inside_root: whether a symbolic link that leaves the root is refused.
+      admit: called with the file's size before it is read; it may wait.
 
     Raises:
       DataError: missing_file, not_readable, empty_file, path_outside_root.
       PlaceError: the root has vanished, or the disk or network failed.
+    """
+    with open_source(root, path, inside_root=inside_root) as (descriptor, status):
+        admit(status.st_size)
+        data = _read_all(descriptor, status.st_size)
+    if not data:
+        message = f"{path}: has no bytes; a picture was expected. Fetch or export it again"
+        raise DataError("empty_file", f"{message}, or drop the row", path=path)
+    crc: int = google_crc32c.value(data)
+    return Source(data, Fingerprint(len(data), _mtime_of(status), crc))
+
+
+@contextmanager
+def open_source(
+    root: str, path: str, *, inside_root: bool = True
+) -> Iterator[tuple[int, os.stat_result]]:
+    """Opens one source file, a regular file that fits into a record; never waits for a pipe.
+
+    Arguments and errors are `read_source`'s, those of reading in the block as well.
+
+    Yields:
+      Its descriptor and its status.
     """
     full = os.path.join(root, path)
     try:
@@ -74,11 +103,22 @@ def read_source(root: str, path: str, *, inside_root: bool = True) -> Source:
             _check_inside(root, full, path)
         descriptor = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            return _read_open(descriptor, path)
+            status = os.fstat(descriptor)
+            _check_regular(status, path)
+            yield descriptor, status
         finally:
             os.close(descriptor)
     except OSError as error:
         raise _source_error(error, root, path) from error
+
+
+def find_fault(root: str, path: str, *, inside_root: bool = True) -> DataError | None:
+    """Returns why a source can't be opened, or None where it can; nothing of it is read."""
+    try:
+        with open_source(root, path, inside_root=inside_root):
+            return None
+    except DataError as error:
+        return error
 
 
 def stat_source(root: str, path: str) -> Fingerprint | None:
@@ -93,7 +133,17 @@ def stat_source(root: str, path: str) -> Fingerprint | None:
         if not os.path.isdir(root):
             raise PlaceError(_root_gone(root)) from error
         return None
-    return Fingerprint(status.st_size, status.st_mtime_ns)
+    return Fingerprint(status.st_size, _mtime_of(status))
+
+
+def forget_folders() -> None:
+    """Lets folders be resolved anew, whose links may have changed since an earlier build."""
+    _resolve_folder.cache_clear()
+
+
+def _mtime_of(status: os.stat_result) -> int:
+    """Clamped to what the index's int64 holds: a broken clock may date a file in 2300."""
+    return max(-_INT64, min(status.st_mtime_ns, _INT64 - 1))
 
 
 def _check_inside(root: str, full: str, path: str) -> None:
@@ -122,8 +172,7 @@ def _is_below(root: str, path: str) -> bool:
     return os.path.commonpath([root, path]) == root
 
 
-def _read_open(descriptor: int, path: str) -> Source:
-    status = os.fstat(descriptor)
+def _check_regular(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
         raise DataError(
@@ -135,12 +184,6 @@ def _read_open(descriptor: int, path: str) -> Source:
             f"{path}: has {status.st_size} bytes; at most {MAX_SOURCE_BYTES} fit into a record",
             path=path,
         )
-    data = _read_all(descriptor, status.st_size)
-    if not data:
-        message = f"{path}: has no bytes; a picture was expected. Fetch or export it again"
-        raise DataError("empty_file", f"{message}, or drop the row", path=path)
-    crc: int = google_crc32c.value(data)
-    return Source(data, Fingerprint(len(data), status.st_mtime_ns, crc))
 
 
 def _read_all(descriptor: int, size: int) -> bytes:

@@ -56,6 +56,8 @@ _COLOUR_MODES = frozenset(["RGB", "LA", "PA", "RGBA", "CMYK", "YCbCr"])
 _SINGLE_MODES = frozenset(["1", "L", "P"])
 _LOSSY_TIFF = frozenset(["jpeg", "tiff_jpeg", "webp"])
 _PNG_LEVEL = 6
+_HEAD_BYTES = 1 << 16
+_FAR_BYTES = 1 << 20  # a JPEG's EXIF, thumbnail and colour profile may be longer than a head
 _SAVE_MASK = "Save it as a palette or 8-bit grey PNG."
 _LOSSY = (
     "Go back to the lossless original (converting it to PNG keeps the noise). If this is no mask "
@@ -104,7 +106,14 @@ class Mask:
     format: str
 
 
-def decode_image(data: bytes, name: str, *, max_pixels: int, pixels: bool = True) -> Image:
+def decode_image(
+    data: bytes,
+    name: str,
+    *,
+    max_pixels: int,
+    pixels: bool = True,
+    admit: Callable[[int], None] = lambda size_bytes: None,
+) -> Image:
     """Decodes a picture to 8-bit RGB, as `np.array(PIL.Image.open(path).convert("RGB"))`.
 
     Alpha is dropped without blending; no ICC profile is applied and no EXIF orientation (but
@@ -115,6 +124,7 @@ def decode_image(data: bytes, name: str, *, max_pixels: int, pixels: bool = True
       name: the file, as the index names it; for messages.
       max_pixels: the most that height × width may be.
       pixels: False decodes the whole stream just so, but makes no pixels of it.
+      admit: called with the bytes that pixels will take, before decoding; it may wait.
 
     Raises:
       DataError: empty_file, not_an_image, truncated, corrupt, unsupported_mode,
@@ -127,12 +137,20 @@ def decode_image(data: bytes, name: str, *, max_pixels: int, pixels: bool = True
         # Reads the whole compressed stream as well, in three quarters of the time: only the
         # inverse transform, which can't fail, is made at an eighth of the scale.
         picture.draft(None, (max(1, width // 8), max(1, height // 8)))
+    admit(picture.width * picture.height * (4 + 3 * pixels))  # Pillow's own, and packed
     _load(picture, kind, data, name)
     packed = _pack(_convert_to_rgb(picture, kind, name)) if pixels else b""
     return Image(height, width, packed, kind)
 
 
-def decode_mask(data: bytes, name: str, *, max_pixels: int, ids: bool = True) -> Mask:
+def decode_mask(
+    data: bytes,
+    name: str,
+    *,
+    max_pixels: int,
+    ids: bool = True,
+    admit: Callable[[int], None] = lambda size_bytes: None,
+) -> Mask:
     """Decodes a mask to class ids, as `np.array(PIL.Image.open(path))`.
 
     They are palette indexes or levels of 8-bit grey, never colours.
@@ -142,12 +160,14 @@ def decode_mask(data: bytes, name: str, *, max_pixels: int, ids: bool = True) ->
       name: the file, as the index names it; for messages.
       max_pixels: the most that height × width may be.
       ids: False decodes and counts just as fully, but packs no ids.
+      admit: as `decode_image`.
 
     Raises:
       DataError: as `decode_image`, and lossy_mask, mask_not_indexed.
     """
     picture, kind = _open(data, name, max_pixels)
     _check_mask_mode(picture, kind, data, name)
+    admit(picture.width * picture.height * (1 + ids))
     _load(picture, kind, data, name)
     # At 480×360, Pillow's histogram takes 0.11 ms, without the interpreter lock;
     # np.bincount takes 0.28 ms, most of it with the lock.
@@ -180,6 +200,10 @@ def encode_mask_png(data: bytes, mask: Mask) -> bytes:
 def read_size(source: bytes | BinaryIO, name: str = "the picture") -> tuple[int, int]:
     """Reads (height, width) from a picture's header; no pixel is decoded.
 
+    Of a TIFF, whose header may stand anywhere, Pillow reads the tags; of all else the
+    first `_HEAD_BYTES` are read, and `_FAR_BYTES` more where Pillow finds no size in them. A GIF
+    whose first frame begins behind them has its screen's size.
+
     Args:
       source: the file's bytes, or the file, open for reading in binary.
       name: for messages.
@@ -189,18 +213,28 @@ def read_size(source: bytes | BinaryIO, name: str = "the picture") -> tuple[int,
     """
     file = io.BytesIO(source) if isinstance(source, bytes) else source
     file.seek(0)
-    head = file.read(29)
+    head = file.read(_HEAD_BYTES)
     kind = containers.find_format(head, name)
-    file.seek(0)
     if kind == "png":
         found = containers.read_png_header(head, name)
     elif kind == "gif":
-        found = containers.check_gif(file.read(), name)
+        found = containers.read_gif_header(head, name)
     elif kind == "webp":
-        found = containers.check_webp(file.read(), name)
+        found = containers.read_webp_header(head, name)
+    elif kind == "tiff":
+        found = _read_by_pillow(file, kind, name)
     else:
-        found = Header(*_ask_pillow(lambda: _OPENERS[kind](file), kind, name).size)
+        try:
+            found = _read_by_pillow(io.BytesIO(head), kind, name)
+        except DataError:
+            more = head + file.read(_FAR_BYTES)
+            found = _read_by_pillow(io.BytesIO(more), kind, name)
     return found.height, found.width
+
+
+def _read_by_pillow(file: BinaryIO, kind: str, name: str) -> Header:
+    file.seek(0)
+    return Header(*_ask_pillow(lambda: _OPENERS[kind](file), kind, name).size)
 
 
 def check_classes(mask: Mask, name: str, *, num_classes: int | None, ignore_id: int) -> None:

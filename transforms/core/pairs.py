@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from transforms.core import files, images
@@ -82,7 +81,11 @@ The names of `encoded` are those that DeepLab's reader expects
 
 
 def encode_pair(
-    paths: Sequence[str], sources: Sequence[Source], settings: RecordSettings
+    paths: Sequence[str],
+    sources: Sequence[Source],
+    settings: RecordSettings,
+    *,
+    admit: Callable[[int], None] = lambda size_bytes: None,
 ) -> Record:
     """Turns an image and its mask into a record.
 
@@ -90,14 +93,17 @@ def encode_pair(
       paths: of image and mask, as the index names them.
       sources: image and mask.
       settings: payload, classes and limits.
+      admit: called with the bytes of pixels that are about to be decoded; it may wait.
 
     Raises:
       DataError: the pair can't become a record; see docs/reject-codes.md.
     """
     raw = settings.payload == "raw"
     limit = settings.max_pixels
-    image = images.decode_image(sources[0].data, paths[0], max_pixels=limit, pixels=raw)
-    mask = images.decode_mask(sources[1].data, paths[1], max_pixels=limit, ids=raw)
+    image = images.decode_image(
+        sources[0].data, paths[0], max_pixels=limit, pixels=raw, admit=admit
+    )
+    mask = images.decode_mask(sources[1].data, paths[1], max_pixels=limit, ids=raw, admit=admit)
     images.check_sizes(image, mask, sources[0].data, paths[0], paths[1])
     images.check_classes(
         mask, paths[1], num_classes=settings.num_classes, ignore_id=settings.ignore_id
@@ -118,18 +124,21 @@ def reckon_size(root: str, paths: Sequence[str], settings: RecordSettings) -> in
     """Returns about how many bytes the record of a pair will have, from its headers alone.
 
     Returns:
-      None where a file is missing, or no picture.
+      None where a file can't be opened, or is no picture.
     """
     if settings.payload == "encoded":
         prints = [files.stat_source(root, path) for path in paths]
         known = [found.size_bytes for found in prints if found]
         return sum(known) + _FRAME_AND_NAMES_BYTES if len(known) == len(paths) else None
     try:
-        with open(os.path.join(root, paths[0]), "rb") as file:
+        with (
+            files.open_source(root, paths[0], inside_root=settings.inside_root) as (descriptor, _),
+            open(descriptor, "rb", closefd=False) as file,
+        ):
             height, width = images.read_size(file)
-    except (OSError, DataError):
+    except DataError:
         return None  # the build itself will read this file again, and reject it by name
-    return height * width * 4 + _FRAME_AND_NAMES_BYTES
+    return height * width * 4 + _FRAME_AND_NAMES_BYTES if height and width else None
 
 
 def _raw_features(image: images.Image, mask: images.Mask) -> dict[str, Feature]:

@@ -2,16 +2,19 @@
 
 One task is one shard. Its rows are worked on by threads, a few ahead of the one that is
 written next (Pillow lets go of the interpreter lock while it decodes), so memory grows with
-neither the shard nor the data set.
+neither the shard nor the data set. Where pictures are large, `Budget` lets fewer be at work.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import Condition
 from typing import TypeVar
 
 from transforms.core import files, index, keys
@@ -30,7 +33,7 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 ROWS_AHEAD_PER_THREAD = 2
-BYTES_AHEAD = 128 << 20
+BYTES_AHEAD = 256 << 20
 ROWS_PER_NOTE = 16
 
 
@@ -108,14 +111,18 @@ def write_shard(
     files.write_file(options.output, building_name(name), b"")
     files.remove_file(os.path.join(options.output, index_name(name)))
 
-    def encode(row: Row) -> _Outcome:
-        return encode_row(row, options)
+    writer, budget = _ShardWriter(), Budget(BYTES_AHEAD)
 
-    writer = _ShardWriter()
-    with files.create_file(options.output, name) as file:
-        outcomes = map_ahead(executor, encode, task.rows, ahead=lambda: writer.count_ahead(threads))
+    def encode(numbered: tuple[int, Row]) -> _Outcome:
+        number, row = numbered
+        return encode_row(row, options, admit=partial(budget.take, number))
+
+    with files.create_file(options.output, name) as file, closing(budget):
+        ahead = threads * ROWS_AHEAD_PER_THREAD
+        outcomes = map_ahead(executor, encode, enumerate(task.rows), ahead=ahead)
         for row, outcome in zip(task.rows, outcomes, strict=True):
             writer.add(row, outcome, file)
+            budget.release()
             on_row(outcome.record is None)
     info = writer.finish(task, name, digest)
     index.write_index(options.output, info, writer.rows, PATH_COLUMNS)
@@ -179,7 +186,8 @@ def reuse_shard(
     """Returns the shard that is there already, if building it again would give the same bytes.
 
     It does where its index carries the same digest of rows and settings, its size agrees, and
-    its sources, rejected rows' too, have the size and mtime that the index has.
+    its sources, rejected rows' too, have the size and mtime that the index has. A source that
+    could not be opened must still refuse to be, because `chmod` changes neither.
     """
     index_path = os.path.join(options.output, index_name(name))
     try:
@@ -189,7 +197,10 @@ def reuse_shard(
         rows = index.read_index(index_path, PATH_COLUMNS)
     except index.IndexFileError:
         return None
-    if not all(_is_unchanged(row, options.source_root) for row in rows):
+    files.forget_folders()
+    if not all(
+        _is_unchanged(row, found, options) for row, found in zip(task.rows, rows, strict=True)
+    ):
         return None
     return ShardResult(task.shard, replace(info, reused=True), find_rejects(task, rows))
 
@@ -208,8 +219,16 @@ def digest_row(split: str, row: Row) -> int:
     return keys.row_digest(row.key, split, row.paths, row.code, row.message)
 
 
-def encode_row(row: Row, options: WriteOptions) -> _Outcome:
-    """Reads a row's sources and encodes its record; a DataError becomes part of the outcome."""
+def encode_row(
+    row: Row, options: WriteOptions, *, admit: Callable[[int], None] = lambda size_bytes: None
+) -> _Outcome:
+    """Reads a row's sources and encodes its record; a DataError becomes part of the outcome.
+
+    Args:
+      row: of the manifest.
+      options: what all shards have in common.
+      admit: called with the bytes that are about to be read or decoded; it may wait.
+    """
     if row.code:
         at_fault = (path for path in row.paths if repr(path) in row.message)
         error = DataError(row.code, row.message, path=next(at_fault, row.paths[0]))
@@ -218,8 +237,9 @@ def encode_row(row: Row, options: WriteOptions) -> _Outcome:
     try:
         inside = options.settings.inside_root
         for path in row.paths:
-            sources.append(files.read_source(options.source_root, path, inside_root=inside))
-        record = encode_pair(row.paths, sources, options.settings)
+            source = files.read_source(options.source_root, path, inside_root=inside, admit=admit)
+            sources.append(source)
+        record = encode_pair(row.paths, sources, options.settings, admit=admit)
     except DataError as error:
         return _Outcome(_fingerprints(row, sources, options.source_root), error=error)
     return _Outcome(tuple(source.fingerprint for source in sources), record)
@@ -230,7 +250,7 @@ def map_ahead(
     function: Callable[[In], Out],
     items: Iterable[In],
     *,
-    ahead: Callable[[], int],
+    ahead: int,
 ) -> Iterator[Out]:
     """Yields function(item) in the order of the items, some of them worked on ahead.
 
@@ -238,7 +258,7 @@ def map_ahead(
       executor: does the work; None: it is done here, one by one.
       function: is called with each item.
       items: in the order of the results.
-      ahead: how many may be at work beside the one that is waited for; asked again each time.
+      ahead: how many may be at work beside the one that is waited for.
     """
     if executor is None:
         yield from map(function, items)
@@ -247,13 +267,64 @@ def map_ahead(
     try:
         for item in items:
             waiting.append(executor.submit(function, item))
-            while len(waiting) > ahead():
+            if len(waiting) > ahead:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
         for future in waiting:
             future.cancel()
+
+
+class Budget:
+    """Bytes that may be held by rows at work, or done and waiting for their turn to be written.
+
+    They are known from sizes of files and headers of pictures before these are read or decoded,
+    so that memory is bounded from the first row on, however many threads there are. The row that
+    is written next never waits, for only its end gives bytes back.
+
+    Args:
+      size_bytes: that rows may hold together.
+    """
+
+    def __init__(self, size_bytes: int) -> None:
+        self._size_bytes = size_bytes
+        self._changed = Condition()
+        self._held: defaultdict[int, int] = defaultdict(int)
+        self._total = 0
+        self._next = 0
+        self._closed = False
+
+    def take(self, number: int, size_bytes: int) -> None:
+        """Waits until a row may hold more bytes.
+
+        Raises:
+          CancelledError: the shard has ended meanwhile.
+        """
+
+        def may_go_on() -> bool:
+            fits = self._total + size_bytes <= self._size_bytes
+            return fits or number == self._next or self._closed
+
+        with self._changed:
+            self._changed.wait_for(may_go_on)
+            if self._closed:
+                raise CancelledError
+            self._held[number] += size_bytes
+            self._total += size_bytes
+
+    def release(self) -> None:
+        """Gives back what the next row in order held: it is written."""
+        with self._changed:
+            self._total -= self._held.pop(self._next, 0)
+            self._next += 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Lets threads that wait end, where the shard fails."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
 
 def find_rejects(task: ShardTask, rows: Sequence[IndexRow]) -> tuple[Reject, ...]:
@@ -282,11 +353,6 @@ class _ShardWriter:
     offset: int = 0
     crc: int = 0
     pixels: Counter[int] = field(default_factory=Counter)
-    largest: int = 1
-
-    def count_ahead(self, threads: int) -> int:
-        """Returns how many rows may be ahead: fewer where the records are large."""
-        return max(1, min(threads * ROWS_AHEAD_PER_THREAD, BYTES_AHEAD // self.largest))
 
     def add(self, row: Row, outcome: _Outcome, file: OutputFile) -> None:
         if outcome.record is not None:
@@ -332,7 +398,6 @@ class _ShardWriter:
             )
         )
         self.offset += record.size_bytes + FRAME_BYTES
-        self.largest = max(self.largest, record.size_bytes)
         self.pixels.update(dict(record.pixel_counts))
 
     def finish(self, task: ShardTask, name: str, digest: str) -> ShardInfo:
@@ -376,13 +441,18 @@ def _is_whole(info: ShardInfo, options: WriteOptions) -> bool:
     return not options.check_crc or files.crc32c_of_file(path) == info.crc32c
 
 
-def _is_unchanged(row: IndexRow, root: str) -> bool:
-    """Whether a row's sources have the size and the mtime that the index has."""
-    if row.code in ("duplicate_key", "path_outside_root") and not any(row.fingerprints):
+def _is_unchanged(row: Row, found: IndexRow, options: WriteOptions) -> bool:
+    """Whether a row's sources are as the index has them, as far as can be told unread."""
+    if row.code:
         return True  # rejected before its files were looked at
+    root, inside = options.source_root, options.settings.inside_root
+    if found.code in ("not_readable", "path_outside_root"):
+        fault = files.find_fault(root, found.file, inside_root=inside)
+        if fault is None or (fault.code, fault.message) != (found.code, found.message):
+            return False
     return all(
         _same(known, files.stat_source(root, path))
-        for known, path in zip(row.fingerprints, row.paths, strict=True)
+        for known, path in zip(found.fingerprints, found.paths, strict=True)
     )
 
 
