@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from tqdm import tqdm
 
@@ -24,13 +24,18 @@ def show_progress(*, quiet: bool) -> Iterator[None]:
         return
     ended = threading.Event()
     target = _draw_bar if sys.stderr.isatty() else _print_lines
-    thread = threading.Thread(target=target, args=(ended,), daemon=True)
+    thread = threading.Thread(target=_show, args=(target, ended), daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join()
+
+
+def _show(target: Callable[[threading.Event], None], ended: threading.Event) -> None:
+    with suppress(OSError):  # nobody reads it any more
+        target(ended)
 
 
 def _draw_bar(ended: threading.Event) -> None:

@@ -6,17 +6,19 @@ Nothing heavy is imported before it is known to be needed: `--help` has to be qu
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 from beam_pipeline import options
 from launch import status
-from transforms.core.errors import ConfigError
+from transforms.core.errors import ConfigError, PlaceError
 from transforms.core.progress import PROGRESS
 
 # numpy comes with OpenBLAS, whose threads wait by spinning; nothing here multiplies matrices.
@@ -32,20 +34,21 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
       The exit status; see `launch.status`.
     """
+    status.open_streams()
+    args = argparse.Namespace(command="")
     try:
         given = sys.argv[1:] if arguments is None else arguments
         args, beam_options = options.parse_command_line(given)
         with _noting_interruption():
             return _COMMANDS[args.command](args, beam_options)
     except KeyboardInterrupt:
-        _leave_interrupted()
-    except BrokenPipeError:  # the reader of our output has gone: `pairshard show … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return status.DONE
+        _leave_interrupted(args)
     except Exception as error:
         if PROGRESS.cancelled.is_set():  # a runner makes a RuntimeError of it
-            _leave_interrupted()
+            _leave_interrupted(args)
         return status.explain_error(error)
+    finally:
+        status.settle_streams()
 
 
 def _build(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
@@ -63,7 +66,7 @@ def _build(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
         report = run_build(config, run_locally)
     report.seconds = {"start": start, **report.seconds}
     if not args.quiet or report.outcome not in ("built", "up to date"):
-        print(format_build(config, report))
+        _print_summary(format_build(config, report))
     outcomes = {
         "verification failed": status.VERIFICATION_FAILED,
         "too many rejects": status.TOO_MANY_REJECTS,
@@ -86,12 +89,12 @@ def _verify(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
     config, checks, known = open_dataset_folder(folder, args.source_root, sampling, resources)
     with show_progress(quiet=args.quiet):
         report = run_verify(config, checks, run_locally, known)
-    if not args.quiet or report.failures or report.changed:
-        print("\n".join(format_verification(report)), flush=True)
     if args.report:
         wrong = format_failures(report.failures, "wrong", None)
         changed = format_failures(report.changed, "source changed", None)
         _write_text(args.report, "".join(line.strip() + "\n" for line in wrong + changed))
+    if not args.quiet or report.failures or report.changed:
+        _print_summary("\n".join(format_verification(report)))
     if report.failures:
         return status.VERIFICATION_FAILED
     if report.changed and not report.compared:
@@ -111,6 +114,7 @@ def _check_report_file(report: str | None, folder: str) -> None:
 
 
 def _show(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
+    _refuse_beam_options(args.command, beam_options)
     if args.save is not None and args.key is None:
         raise ConfigError("--save: --key says which record is meant")
     if args.key is not None and args.records is not None:
@@ -119,16 +123,18 @@ def _show(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
 
     folder = os.path.abspath(args.dir)
     if args.key is not None:
-        print(show.format_record(folder, args.key, save=args.save))
+        _print(show.format_record(folder, args.key, save=args.save))
     elif args.records is not None:
         for text in show.format_records(folder, args.records):
-            print(text)
+            if not _print(text):
+                break
     else:
-        print(show.format_dataset(folder))
+        _print(show.format_dataset(folder))
     return status.DONE
 
 
 def _manifest(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
+    _refuse_beam_options(args.command, beam_options)
     from transforms.core import listing
     from transforms.core.manifests import format_manifest
     from transforms.core.pairs import PATH_COLUMNS
@@ -140,15 +146,17 @@ def _manifest(args: argparse.Namespace, beam_options: tuple[str, ...]) -> int:
             args.images, args.masks, image_suffix=args.image_suffix, mask_suffix=args.mask_suffix
         )
         lines = format_manifest(found.pairs, PATH_COLUMNS)
-        print(f"pairshard: paths are relative to --source-root {found.root}", file=sys.stderr)
+        status.say(f"pairshard: paths are relative to --source-root {found.root}")
         for what in ("images_alone", "masks_alone", "skipped"):
             for path in getattr(found, what):
-                print(f"pairshard: {_LEFT_OUT[what]}: {path}", file=sys.stderr)
+                status.say(f"pairshard: {_LEFT_OUT[what]}: {path}")
     text = "".join(lines)
     if args.output:
         _write_text(args.output, text)
     else:
-        sys.stdout.write(text)
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a manifest is UTF-8, whatever the locale
+            sys.stdout.reconfigure(encoding="utf-8", errors="strict")
+        _print(text, end="")
     return status.DONE
 
 
@@ -167,6 +175,34 @@ def _write_text(path: str, text: str) -> None:
 
     with place_errors(path), open(path, "w", encoding="utf-8", newline="") as file:
         file.write(text)
+
+
+def _refuse_beam_options(command: str, beam_options: tuple[str, ...]) -> None:
+    if beam_options:
+        raise ConfigError(f"{' '.join(beam_options)}: {command} takes no options of Beam")
+
+
+def _print(text: str, end: str = "\n") -> bool:
+    """Prints on standard output; tells whether its reader is still there (`| head` goes).
+
+    Raises:
+      PlaceError: it can't be written for another reason, such as a full disk.
+    """
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        status.mute(sys.stdout)
+        return False
+    except OSError as error:
+        status.mute(sys.stdout)
+        raise PlaceError(f"writing standard output failed: {error.strerror}") from error
+    return True
+
+
+def _print_summary(text: str) -> None:
+    """Prints what the exit status says as well, and keeps: the work is done by now."""
+    with suppress(PlaceError):
+        _print(text)
 
 
 def _be_silent() -> None:
@@ -193,13 +229,20 @@ def _noting_interruption() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _leave_interrupted() -> int:
+def _leave_interrupted(args: argparse.Namespace) -> NoReturn:
     """Ends at once: threads of a runner can't be told to."""
     PROGRESS.cancelled.set()
-    print(
-        "\npairshard: interrupted; nothing was published. The same command goes on from the "
-        "shards that are finished",
-        file=sys.stderr,
-    )
-    sys.stderr.flush()
+    status.say(f"\npairshard: interrupted{_what_was_left(args)}")
     os._exit(status.INTERRUPTED)
+
+
+def _what_was_left(args: argparse.Namespace) -> str:
+    """Says what an interrupted command leaves behind."""
+    if args.command == "verify":
+        return "; not all was read, so nothing is known of the data set. It was not touched"
+    if args.command != "build":
+        return ""
+    # A name, not an import: the interruption may have come in the middle of that.
+    if os.path.exists(os.path.join(args.output, "dataset.json")):
+        return f"; {args.output} is a finished data set"
+    return "; nothing was published. The same command goes on from the shards that are finished"

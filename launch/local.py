@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -48,23 +49,28 @@ def run_locally(define: Callable[[beam.Pipeline], None], resources: Resources) -
 
 
 def check_beam_options(given: Sequence[str]) -> None:
-    """Refuses an option that Beam doesn't know, with the nearest one that it does.
+    """Refuses what Beam would print a page of usage about, or leave out without a word.
 
     Raises:
-      ConfigError: see above.
+      ConfigError: an option that Beam doesn't know, a value that it doesn't take, or a word
+        that belongs to no option.
     """
-    known = sorted(
-        option for kind in PipelineOptions.__subclasses__() for option in _options_of(kind)
-    )
-    for text in given:
-        name = text.partition("=")[0]
-        if name.startswith("-") and name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"{name}: Beam has no such option{hint}")
+    parser = _BeamParser(add_help=False, allow_abbrev=False)
+    for kind in PipelineOptions.__subclasses__():
+        kind._add_argparse_args(parser)
+    _, rest = parser.parse_known_args(list(given))
+    if not rest:
+        return
+    name = rest[0].partition("=")[0]
+    if not name.startswith("-"):
+        raise ConfigError(f"{name}: belongs to no option of Beam; after '--' only those may stand")
+    near = difflib.get_close_matches(name, sorted(parser._option_string_actions), n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise ConfigError(f"{name}: Beam has no such option{hint}")
 
 
-def _options_of(kind: type[PipelineOptions]) -> list[str]:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    kind._add_argparse_args(parser)
-    return [text for action in parser._actions for text in action.option_strings]
+class _BeamParser(argparse.ArgumentParser):
+    """A parser of Beam's options whose complaints are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"an option of Beam: {message}")

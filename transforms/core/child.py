@@ -25,7 +25,11 @@ from typing import IO, Any
 
 from transforms.core.errors import ConfigError, DataError, PlaceError
 
-PARENT_POLL_SECONDS = 0.5
+PARENT_POLL_SECONDS = 0.2
+_BOOTSTRAP = (
+    "import sys; module, parent, *sys.path = sys.argv[1:]; "
+    "from transforms.core import child; child.serve(module, int(parent))"
+)
 _SIZE = struct.Struct("<Q")
 _NOTE, _DONE, _FAILED = "note", "done", "failed"
 
@@ -43,15 +47,17 @@ class Child:
 
     def __init__(self, module: str = "") -> None:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "transforms.core.child", module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            env=environment,
-            cwd=os.getcwd(),
-        )
+        try:
+            self._process = subprocess.Popen(
+                _command(module),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env=os.environ | {"PYTHONSAFEPATH": "1"},
+            )
+        except OSError as error:  # no memory, too many processes
+            self._stderr.close()
+            raise PlaceError(f"a worker process can't be started: {error.strerror}") from error
 
     def call(
         self,
@@ -68,7 +74,7 @@ class Child:
 
         Raises:
           PlaceError: the child was killed (memory?), or raised one itself.
-          DataError, ConfigError: the function raised it.
+          DataError, ConfigError, MemoryError: the function raised it.
           ChildError: the function raised anything else.
         """
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -160,6 +166,17 @@ def end_children() -> None:
         _STARTED.get().close()
 
 
+def _command(module: str) -> list[str]:
+    """Returns the child's command line: it imports from where this process does.
+
+    Python puts the working directory first on the path of a -m or -c, where a user's own io.py
+    or transforms.py may lie. So the path is this process's before anything is imported, and
+    PYTHONSAFEPATH covers what Python 3.13 imports before it runs a -c.
+    """
+    path = [entry for entry in sys.path if isinstance(entry, str) and entry]
+    return [sys.executable, "-c", _BOOTSTRAP, module, str(os.getpid()), *path]
+
+
 def _send(stream: IO[bytes], value: object) -> None:
     data = pickle.dumps(value, protocol=5)
     stream.write(_SIZE.pack(len(data)) + data)
@@ -175,27 +192,39 @@ def _receive(stream: IO[bytes]) -> tuple[Any, ...]:
     return answer
 
 
-def _serve() -> None:
-    """The child's life: answers calls until the parent closes the pipe."""
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+def serve(module: str, parent: int) -> None:
+    """The child's life: answers calls until the parent closes the pipe.
+
+    Args:
+      module: imported at once; '' for none.
+      parent: its process id.
+    """
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C ends
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not get among the replies
-    if sys.argv[1]:
-        importlib.import_module(sys.argv[1])
+    if module:
+        importlib.import_module(module)
     while True:
         try:
-            module, name, args = _receive(sys.stdin.buffer)
+            call = _receive(sys.stdin.buffer)
         except EOFError:
             return
+        _send(replies, _answer(call, lambda note: _send(replies, (_NOTE, note))))
+
+
+def _answer(call: tuple[Any, ...], note: Callable[[object], None]) -> tuple[str, object]:
+    """Does one call; an error with a meaning is handed on as it is, a bug with its traceback."""
+    module, name, args = call
+    try:
         function = getattr(importlib.import_module(module), name)
-        try:
-            answer = (_DONE, function(*args, lambda note: _send(replies, (_NOTE, note))))
-        except (DataError, ConfigError, PlaceError) as error:
-            answer = (_FAILED, error)
-        except Exception:
-            answer = (_FAILED, ChildError(traceback.format_exc()))
-        _send(replies, answer)
+        return _DONE, function(*args, note)
+    except (DataError, ConfigError, PlaceError) as error:
+        return _FAILED, error
+    except MemoryError as error:  # numpy's and pyarrow's are classes of their own
+        return _FAILED, MemoryError(str(error))
+    except Exception:
+        return _FAILED, ChildError(traceback.format_exc())
 
 
 def _end_with_parent(parent: int) -> None:
@@ -203,7 +232,3 @@ def _end_with_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(PARENT_POLL_SECONDS)
     os._exit(1)
-
-
-if __name__ == "__main__":
-    _serve()

@@ -96,12 +96,16 @@ def find_source_root(manifests: Sequence[str], source_root: str | None) -> str:
     """Returns the absolute folder of relative paths: as given, else the manifests' own.
 
     Raises:
-      ConfigError: it is no folder, or was not given and the manifests lie in several.
+      ConfigError: it is no folder or its name is not UTF-8, or it was not given and the
+        manifests lie in several.
     """
     if source_root is not None:
-        if not os.path.isdir(source_root):
+        root = os.path.abspath(source_root)
+        if not os.path.isdir(root):
             raise ConfigError(f"--source-root {source_root}: there is no such folder")
-        return os.path.abspath(source_root)
+        if SURROGATE.search(root):  # run.json and the reports name it
+            raise ConfigError(f"--source-root {root!r}: its name must be UTF-8; rename the folder")
+        return root
     folders = sorted({os.path.dirname(os.path.abspath(path)) for path in manifests})
     if len(folders) != 1:
         # Taken from each manifest's folder, keys would depend on where manifests lie.
