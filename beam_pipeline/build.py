@@ -194,7 +194,7 @@ def _verify_new(config: BuildConfig, engine: Engine, mark: BuildMark, report: Bu
     """Verifies the shards that have not been verified in this way; drops those that are wrong."""
     how = [config.verify, str(config.sampling.seed)]
     checks = [
-        ShardCheck(info.name, info.records, info.size_bytes, info.crc32c)
+        ShardCheck(info.name, info.records, info.size_bytes, info.crc32c, config.shards.seed)
         for info in report.shards
         if mark.verified.get(info.name) != [f"{info.crc32c:08x}", *how]
     ]

@@ -12,6 +12,7 @@ from transforms.core.errors import ConfigError
 from transforms.core.manifest_rows import ManifestOptions
 from transforms.core.pairs import PAYLOADS
 from transforms.core.settings import DEFAULT_SPLIT, RecordSettings, ShardSettings
+from transforms.core.shards import IndexSums
 
 VERIFY_MODES = ("sample", "all", "none")
 SAMPLED_RECORDS = 10_000
@@ -145,6 +146,7 @@ class VerifyConfig:
       payload: 'raw' or 'encoded'.
       sampling: which records are compared.
       resources: what it may use.
+      expected: what the indexes of all shards add up to; None: nothing says so yet.
     """
 
     folder: str
@@ -152,6 +154,7 @@ class VerifyConfig:
     payload: str
     sampling: Sampling
     resources: Resources
+    expected: IndexSums | None = None
 
 
 def parse_size(text: str) -> int:

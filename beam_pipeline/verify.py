@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO, TypeVar
 
 import apache_beam as beam
 
@@ -18,13 +19,15 @@ from beam_pipeline.output import open_dataset
 from transforms.core import files, keys
 from transforms.core.errors import ConfigError
 from transforms.core.progress import PROGRESS
-from transforms.core.reports import DATASET, RUN
-from transforms.core.shards import SUFFIX
+from transforms.core.reports import DATASET, REJECTS, RUN
+from transforms.core.shards import SUFFIX, IndexSums, ShardId, format_shard_name
 from transforms.core.verifying import Failure, ShardCheck, VerifyInfo
 from transforms.write_account import read_account
 
 Engine = Callable[[Callable[[beam.Pipeline], None], Resources], dict[str, int]]
 """Runs a graph to its end and returns the committed counters; one per place in `launch`."""
+
+_T = TypeVar("_T", str, int)
 
 THREADS_PER_WORKER = 4  # beyond, they wait for the interpreter lock more than they compare
 RECORDS_PER_WORKER = 2_000  # below, another process costs more than it brings: the import
@@ -70,11 +73,17 @@ def open_dataset_folder(
     dataset = open_dataset(folder)
     try:
         checks = _list_checks(dataset)
-        failures = [*_check_sums(dataset), *_find_strangers(folder, checks)]
+        expected = _expect_sums(dataset)
+        failures = [
+            *_check_sums(dataset),
+            *_check_names(dataset),
+            *_check_rejects(folder, dataset["rows"]["rejected"]),
+            *_find_strangers(folder, checks),
+        ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{folder}/{DATASET} is damaged: {error!r}") from error
     root = _find_root(folder, source_root)
-    config = VerifyConfig(folder, root, str(dataset["payload"]), sampling, resources)
+    config = VerifyConfig(folder, root, str(dataset["payload"]), sampling, resources, expected)
     return config, choose_shards(checks, sampling), failures
 
 
@@ -111,7 +120,8 @@ def run_verify(
     found = [info for info in infos if isinstance(info, VerifyInfo)]
     if sorted(info.name for info in found) != sorted(check.name for check in checks):
         raise RuntimeError("the verification did not report on every shard")
-    return _make_report(found, known, time.monotonic() - begun)
+    sums = _check_index_sums(config.expected, found) if config.expected else []
+    return _make_report(found, [*known, *sums], time.monotonic() - begun)
 
 
 def _settle(config: VerifyConfig, checks: Sequence[ShardCheck]) -> VerifyConfig:
@@ -144,8 +154,9 @@ def _make_report(
 
 
 def _list_checks(dataset: Mapping[str, Any]) -> list[ShardCheck]:
+    seed = int(dataset["settings"]["seed"])
     return [
-        ShardCheck(entry["name"], entry["records"], entry["bytes"], int(entry["crc32c"], 16))
+        ShardCheck(entry["name"], entry["records"], entry["bytes"], int(entry["crc32c"], 16), seed)
         for split in dataset["splits"].values()
         for entry in split["shards"]
     ]
@@ -164,6 +175,78 @@ def _check_sums(dataset: Mapping[str, Any]) -> Iterator[Failure]:
     for what, (said, summed) in sums.items():
         if said != summed:
             yield Failure(DATASET, -1, "", f"{what}: it says {said}, which sum to {summed}")
+
+
+def _check_names(dataset: Mapping[str, Any]) -> Iterator[Failure]:
+    """Holds the shards' names against their splits: what belongs in a shard follows from it."""
+    for name, split in dataset["splits"].items():
+        found = [entry["name"] for entry in split["shards"]]
+        count = len(found)
+        if found != [format_shard_name(ShardId(name, n, count)) for n in range(count)]:
+            what = f"shards of {name}: the names of all {count} were expected, in order"
+            yield Failure(DATASET, -1, "", what)
+
+
+def _check_rejects(folder: str, rejected: Mapping[str, int]) -> Iterator[Failure]:
+    """Counts the lines of rejects.jsonl by code."""
+    path = os.path.join(folder, REJECTS)
+    try:
+        file = files.open_file(path)
+    except FileNotFoundError:
+        yield Failure(REJECTS, -1, "", f"{REJECTS} is missing")
+        return
+    with file, files.place_errors(path, "reading"):
+        listed, broken = _count_codes(file)
+    if broken:
+        what = f"{len(broken)} lines can't be read as a reject, the first is line {broken[0]}"
+        yield Failure(REJECTS, -1, "", what)
+    for code, said, found in _compare_counts(rejected, listed):
+        what = f"rejects of {code}: it has {found} lines, {DATASET} says {said}"
+        yield Failure(REJECTS, -1, "", what)
+
+
+def _count_codes(file: BinaryIO) -> tuple[Counter[str], list[int]]:
+    """Returns the number of rejects by code, and the lines that are none."""
+    listed: Counter[str] = Counter()
+    broken: list[int] = []
+    for number, line in enumerate(file, 1):
+        try:
+            listed[str(json.loads(line)["code"])] += 1
+        except (ValueError, LookupError, TypeError, RecursionError):
+            broken.append(number)
+    return listed, broken
+
+
+def _expect_sums(dataset: Mapping[str, Any]) -> IndexSums:
+    """Returns what dataset.json says of the indexes' rows; a bad_row is in none of them."""
+    rejected = {c: number for c, number in dataset["rows"]["rejected"].items() if c != "bad_row"}
+    pixels = {int(value): entry["pixels"] for value, entry in dataset["classes"].items()}
+    return IndexSums(keys.sort_counts(rejected), tuple(sorted(pixels.items())))
+
+
+def _check_index_sums(expected: IndexSums, infos: Sequence[VerifyInfo]) -> Iterator[Failure]:
+    """Holds dataset.json against the indexes, if all can be read: else that is reported."""
+    sums = [info.sums for info in infos if info.sums]
+    if len(sums) < len(infos):
+        return
+    rejected: Counter[str] = Counter()
+    pixels: Counter[int] = Counter()
+    for one in sums:
+        rejected.update(dict(one.rejected))
+        pixels.update(dict(one.pixel_counts))
+    for code, said, found in _compare_counts(dict(expected.rejected), rejected):
+        what = f"rows rejected as {code}: it says {said}, the indexes have {found}"
+        yield Failure(DATASET, -1, "", what)
+    for value, said, found in _compare_counts(dict(expected.pixel_counts), pixels):
+        what = f"pixels of class {value}: it says {said}, the indexes have {found}"
+        yield Failure(DATASET, -1, "", what)
+
+
+def _compare_counts(said: Mapping[_T, int], found: Mapping[_T, int]) -> list[tuple[_T, int, int]]:
+    """Returns (what, number said, number found) where the two differ."""
+    names = sorted(said.keys() | found.keys())
+    pairs = ((name, said.get(name, 0), found.get(name, 0)) for name in names)
+    return [pair for pair in pairs if pair[1] != pair[2]]
 
 
 def _find_strangers(folder: str, checks: Sequence[ShardCheck]) -> Iterator[Failure]:

@@ -74,9 +74,9 @@ def find_cause(error: BaseException) -> tuple[int, str] | None:
         if found := re.findall(rf"^(?:RuntimeError: )?{name}(.+)", text, re.MULTILINE):
             return status, _strip(found[-1])
     if isinstance(error, MemoryError):
-        return PLACE_FAILED, _explain_memory(text)
+        return PLACE_FAILED, _explain_memory(_strip(text))
     if found := _MEMORY_LINE.findall(text):
-        return PLACE_FAILED, _explain_memory(_strip(f" {found[-1]}").strip())
+        return PLACE_FAILED, _explain_memory(_strip(found[-1]))
     return None
 
 
@@ -125,4 +125,4 @@ def _explain_memory(found: str) -> str:
 
 def _strip(message: str) -> str:
     """Drops what Beam adds to a message."""
-    return re.sub(r" \[while running '.*", "", message)
+    return re.sub(r" ?\[while running '.*", "", message)

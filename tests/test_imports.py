@@ -92,15 +92,20 @@ def test_the_packages_import_nothing_by_themselves():
 
 def loaded_by(code: str, *arguments: object) -> set[str]:
     """The modules that are loaded after some code, each by its first name."""
-    code = f"import sys\n{code}\nprint(*{{m.split('.')[0] for m in sys.modules}}, file=sys.stderr)"
+    code += "\nprint(*{m.split('.')[0] for m in sys.modules}, file=sys.stderr)"
+    return set(run_code(code, *arguments)[-1].split())
+
+
+def run_code(code: str, *arguments: object) -> list[str]:
+    """Runs code in a process of its own; returns the lines of its standard error."""
     done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
+        [sys.executable, "-c", f"import sys\n{code}", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=True,
         cwd=REPO,
     )
-    return set(done.stderr.splitlines()[-1].split())
+    return done.stderr.splitlines()
 
 
 RUN = """
@@ -119,14 +124,40 @@ def test_help_loads_nothing_slow(words: tuple[str, ...]):
     assert not loaded_by(RUN, *words) & slow
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_build_without_verification_loads_no_tensorflow(
-    workers: int, drawn: Path, tmp_path: Path
-):
+TENSORFLOW = {"tensorflow", "keras", "tensorboard"}
+
+
+def test_a_build_without_verification_loads_no_tensorflow(drawn: Path, tmp_path: Path):
     words = ["build", drawn / "pairs.csv", "--output", tmp_path / "set", "--verify", "none"]
-    loaded = loaded_by(RUN, *words, "--quiet", "--workers", workers)
-    assert "apache_beam" in loaded
-    assert not loaded & {"tensorflow", "keras", "tensorboard"}
+    loaded = loaded_by(RUN, *words, "--quiet", "--workers", 1)
+    assert loaded >= {"apache_beam", "PIL"}
+    assert not loaded & TENSORFLOW
+
+
+ASK_CHILDREN = """
+sys.path.append(sys.argv.pop(1))
+import modules_here
+from transforms.core.child import Child
+
+def call_and_ask(self, *given, call=Child.call, **named):
+    result = call(self, *given, **named)
+    print("child:", *call(self, modules_here.names), file=sys.stderr)
+    return result
+
+Child.call = call_and_ask
+"""
+
+
+def test_no_child_of_a_build_loads_tensorflow_or_beam(drawn: Path, tmp_path: Path):
+    (tmp_path / "modules_here.py").write_text("import sys\ndef names(note): return [*sys.modules]")
+    words = ["build", drawn / "pairs.csv", "--output", tmp_path / "set", "--verify", "none"]
+    words += ["--quiet", "--workers", 2, "--num-shards", 4]
+    said = run_code(ASK_CHILDREN + RUN, tmp_path, *words)
+    answers = [set(line.split()) for line in said if line.startswith("child: ")]
+    assert len(answers) == 4
+    for loaded in answers:  # after a shard was written
+        assert loaded >= {"PIL.Image", "pyarrow.parquet", "transforms.core.writing"}
+        assert not loaded & (TENSORFLOW | {"apache_beam"})
 
 
 def test_a_training_job_loads_no_beam():

@@ -6,6 +6,9 @@ import json
 import os
 import shutil
 import struct
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import data_sets
@@ -73,6 +76,23 @@ def test_in_a_process_of_its_own_nothing_else_is_said(run_apart: Run, raw: Path)
     ran = run_apart("verify", raw, "--threads", 2, TF_CPP_MIN_LOG_LEVEL="0")
     assert (ran.status, ran.out.count("\n")) == (0, 1), ran.err
     assert all(line.startswith("verify: ") for line in ran.err.splitlines()), ran.err
+
+
+def test_from_another_folder(raw: Path, drawn: Path, tmp_path: Path) -> None:
+    """The process that compares is really started, and finds what it needs."""
+    data = os.path.relpath(raw, tmp_path)
+    sources = os.path.relpath(drawn, tmp_path)
+    ran = subprocess.run(
+        [sys.executable, "-m", "launch", "verify", data, "--source-root", sources],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(REPO)},
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.endswith("24 compared with their sources, 0 wrong\n")
 
 
 def forge(folder: Path, shard: str, number: int, change: object) -> None:
@@ -311,6 +331,176 @@ def test_a_dataset_json_whose_sums_are_wrong(run: Run, data: Path) -> None:
     assert (ran.status, wrong_lines(ran)) == (1, [line])
 
 
+def change_dataset(folder: Path, change: Callable[[dict], object]) -> None:
+    dataset = data_sets.read_json(folder, "dataset.json")
+    change(dataset)
+    (folder / "dataset.json").write_text(json.dumps(dataset))
+
+
+def change_index(folder: Path, shard: str, name: str, values: list[object]) -> None:
+    """Changes a column of an index, all else left as it is."""
+    path = folder / "index" / shard.replace(".tfrecord", ".parquet")
+    table = pq.read_table(path)
+    at = table.column_names.index(name)
+    table = table.set_column(at, name, pa.array(values, table.schema.field(name).type))
+    pq.write_table(table, path, write_page_checksum=True)
+
+
+def test_two_keys_swapped_in_an_index(run: Run, data: Path) -> None:
+    shard = data_sets.shard_names(data)[1]
+    rows = data_sets.read_index(data, shard)
+    names = [row["key"] for row in rows]
+    names[0], names[2] = names[2], names[0]
+    change_index(data, shard, "key", names)
+    ran = run("verify", data)
+    what = "by its key and seed 0 it belongs elsewhere in the shard's order"
+    assert (ran.status, wrong_lines(ran)) == (
+        1,
+        [
+            f"wrong: {shard} at {rows[0]['offset']} ({rows[2]['key']}): {what}",
+            f"wrong: {shard} at {rows[2]['offset']} ({rows[0]['key']}): {what}",
+        ],
+    )
+
+
+def test_keys_swapped_between_two_shards(run: Run, data: Path) -> None:
+    shards = data_sets.shard_names(data)[1:3]
+    rows = [data_sets.read_index(data, shard) for shard in shards]
+    names = [[row["key"] for row in own] for own in rows]
+    names[0][0], names[1][0] = names[1][0], names[0][0]
+    for shard, own in zip(shards, names, strict=True):
+        change_index(data, shard, "key", own)
+    assert wrong_lines(run("verify", data)) == [
+        f"wrong: {shards[n]} at 0 ({names[n][0]}): by its key and seed 0 it belongs in shard "
+        f"{2 - n} of 4"
+        for n in (0, 1)
+    ]
+
+
+def test_an_index_of_another_split(run: Run, data: Path) -> None:
+    shard = data_sets.shard_names(data)[0]
+    rows = data_sets.read_index(data, shard)
+    change_index(data, shard, "split", ["val"] * len(rows))
+    assert wrong_lines(run("verify", data)) == [
+        f"wrong: {shard} at {row['offset']} ({row['key']}): the index has it in split 'val', the "
+        "shard is of 'train'"
+        for row in rows
+    ]
+
+
+def test_pixels_that_are_not_the_indexes(run: Run, data: Path) -> None:
+    pixels = {value: entry["pixels"] for value, entry in read_classes(data).items()}
+
+    def forget(dataset: dict) -> None:
+        for entry in dataset["classes"].values():
+            entry["pixels"] = 1
+
+    change_dataset(data, forget)
+    assert wrong_lines(run("verify", data)) == sorted(
+        f"wrong: dataset.json: pixels of class {value}: it says 1, the indexes have {number}"
+        for value, number in pixels.items()
+        if number != 1
+    )
+
+
+def read_classes(folder: Path) -> dict[str, dict]:
+    return data_sets.read_json(folder, "dataset.json")["classes"]
+
+
+def test_an_index_that_cannot_be_read_hides_the_sums_alone(run: Run, data: Path) -> None:
+    """What it would add is not known; that it lacks is said."""
+    index = "index/" + data_sets.shard_names(data)[0].replace(".tfrecord", ".parquet")
+    (data / index).unlink()
+    change_dataset(data, lambda dataset: dataset["classes"]["0"].update(pixels=1))
+    (line,) = wrong_lines(run("verify", data))
+    assert line.endswith(f"{index} is missing")
+
+
+def test_shards_that_dataset_json_puts_in_another_order(run: Run, data: Path) -> None:
+    change_dataset(data, lambda dataset: dataset["splits"]["train"]["shards"].reverse())
+    assert wrong_lines(run("verify", data)) == [
+        "wrong: dataset.json: shards of train: the names of all 4 were expected, in order"
+    ]
+
+
+def test_rejects_that_are_not_there(run: Run, data: Path) -> None:
+    (data / "rejects.jsonl").unlink()
+    assert wrong_lines(run("verify", data)) == ["wrong: rejects.jsonl: rejects.jsonl is missing"]
+
+
+@pytest.fixture(scope="module")
+def mixed(drawn: Path, build: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set of two splits and another seed, with rejects of several kinds."""
+    folder = tmp_path_factory.mktemp("mixed")
+    rows = [
+        [*row[:2], row[0], "val" if n % 3 else "train"]
+        for n, row in enumerate(data_sets.read_rows(drawn / "pairs.csv"))
+    ]
+    rows += [["none.jpg", rows[0][1], f"lost {n}", "val"] for n in range(3)]
+    rows += [["/etc/hostname", rows[0][1], "outside", "train"]] * 2  # none of both is kept
+    rows += [[*rows[3][:2], rows[0][2], "val"], [*rows[4][:2], rows[0][2], "train"]]
+    rows += [["one cell"], ["images/000000.jpg", rows[0][1], "", "no key", "too many"]]
+    manifest = folder / "mixed.csv"
+    data_sets.write_csv(manifest, rows, "image,mask,key,split")
+    options = ("--seed", 77, "--num-shards", "train=2,val=4", "--max-rejects", 20)
+    ran = build(manifest, folder / "out", "--source-root", drawn, *options)
+    assert ran.status == 0, ran.err
+    return folder / "out"
+
+
+@pytest.fixture
+def data_mixed(mixed: Path, tmp_path: Path) -> Path:
+    """A copy of the mixed data set, to be damaged."""
+    return Path(shutil.copytree(mixed, tmp_path / "data"))
+
+
+def test_a_right_data_set_with_splits_and_rejects(run: Run, mixed: Path) -> None:
+    ran = run("verify", mixed)
+    assert (ran.status, wrong_lines(ran)) == (0, [])
+    assert data_sets.read_json(mixed, "dataset.json")["rows"]["rejected"] == {
+        "bad_row": 2,
+        "duplicate_key": 3,
+        "missing_file": 3,
+        "path_outside_root": 1,
+    }
+
+
+def test_rejects_that_were_emptied(run: Run, data_mixed: Path) -> None:
+    (data_mixed / "rejects.jsonl").write_bytes(b"")
+    assert wrong_lines(run("verify", data_mixed)) == [
+        f"wrong: rejects.jsonl: rejects of {code}: it has 0 lines, dataset.json says {number}"
+        for code, number in (
+            ("bad_row", 2),
+            ("duplicate_key", 3),
+            ("missing_file", 3),
+            ("path_outside_root", 1),
+        )
+    ]
+
+
+@pytest.mark.parametrize("line", ["", "no json", "[]", "{}", "7", "[" * 100_000, '"\xff"'])
+def test_a_line_that_is_no_reject(run: Run, data_mixed: Path, line: str) -> None:
+    path = data_mixed / "rejects.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:4], line.encode("latin-1") + b"\n", *lines[4:]]))
+    assert wrong_lines(run("verify", data_mixed)) == [
+        "wrong: rejects.jsonl: 1 lines can't be read as a reject, the first is line 5"
+    ]
+
+
+def test_rejects_of_another_code(run: Run, data_mixed: Path) -> None:
+    def change(dataset: dict) -> None:
+        dataset["rows"]["rejected"] |= {"missing_file": 2, "truncated": 1}
+
+    change_dataset(data_mixed, change)
+    assert wrong_lines(run("verify", data_mixed)) == [
+        "wrong: dataset.json: rows rejected as missing_file: it says 2, the indexes have 3",
+        "wrong: dataset.json: rows rejected as truncated: it says 1, the indexes have 0",
+        "wrong: rejects.jsonl: rejects of missing_file: it has 3 lines, dataset.json says 2",
+        "wrong: rejects.jsonl: rejects of truncated: it has 0 lines, dataset.json says 1",
+    ]
+
+
 def test_the_first_twenty_are_printed_and_all_reported(
     run: Run, data: Path, tmp_path: Path
 ) -> None:
@@ -471,7 +661,7 @@ def test_some_shards(raw: Path, tmp_path: Path) -> None:
 
 def test_shards_that_are_not_sampled_are_read_all_the_same(run: Run, data: Path) -> None:
     names = data_sets.shard_names(data)
-    checks = [ShardCheck(name, 1, 1, 1) for name in names]
+    checks = [ShardCheck(name, 1, 1, 1, 0) for name in names]
     chosen = choose_shards(checks, Sampling(num_shards=1))
     other = next(check.name for check in chosen if not check.sampled)
     damaged = bytearray((data / other).read_bytes())

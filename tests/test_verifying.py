@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import struct
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +13,27 @@ import google_crc32c
 import pytest
 
 from transforms.core import keys
+from transforms.core.aligning import Misfit
 from transforms.core.index import REJECTED, WRITTEN, IndexRow, write_index
-from transforms.core.shards import ShardId, ShardInfo
-from transforms.core.verifying import RANKS, Failure, ShardCheck, check_shard, is_sampled
+from transforms.core.placing import check_places
+from transforms.core.shards import IndexSums, ShardId, ShardInfo
+from transforms.core.verifying import (
+    RANKS,
+    Failure,
+    Findings,
+    ShardCheck,
+    check_shard,
+    is_sampled,
+)
 
 NAME = "train-00000-of-00001.tfrecord"
 INDEX = "index/train-00000-of-00001.parquet"
 RECORDS = {"a": b"A" * 20, "b": b"B" * 30, "c": b"C" * 20, "d": b"D" * 20, "e": b"E" * 40}
+PIXELS = {"a": ((0, 15), (7, 5)), "b": ((0, 5), (7, 25))}
 OFFSETS = {"a": 0, "b": 36, "c": 82, "d": 118, "e": 154}
 SIZE = 210
+SEED = 304
+"""One with which a, b, x, c, d, e are in order."""
 
 
 def frame(data: bytes) -> bytes:
@@ -49,10 +62,13 @@ def index_rows() -> list[IndexRow]:
             offset=OFFSETS[key],
             length=len(data),
             crc32c=google_crc32c.value(data),
+            pixel_counts=PIXELS.get(key, ()),
+            split="train",
         )
         for key, data in RECORDS.items()
     ]
-    lost = IndexRow("x", ("x.jpg", "x.png"), (None, None), REJECTED, code="missing_file")
+    paths = ("x.jpg", "x.png")
+    lost = IndexRow("x", paths, (None, None), REJECTED, code="missing_file", split="train")
     return [*rows[:2], lost, *rows[2:]]
 
 
@@ -64,8 +80,8 @@ def make_info(rows: Sequence[IndexRow], data: bytes) -> ShardInfo:
         size_bytes=len(data),
         crc32c=google_crc32c.value(data),
         rows=len(rows),
-        rejected=(("missing_file", 1),),
-        pixel_counts=(),
+        rejected=tuple(sorted(Counter(row.code for row in rows if row.code).items())),
+        pixel_counts=((0, 20), (7, 30)) if len(rows) > 4 else (),
         heights=(0, 0),
         widths=(0, 0),
         digest="",
@@ -84,20 +100,22 @@ def shard(tmp_path: Path) -> Path:
     return path
 
 
-CHECK = ShardCheck(NAME, 5, SIZE, google_crc32c.value(frames("abcde")))
+CHECK = ShardCheck(NAME, 5, SIZE, google_crc32c.value(frames("abcde")), SEED)
 
 
 def check(shard: Path) -> tuple[list[str], list[tuple[int, str, str]]]:
     """(keys of the good records, (offset, key, what) of the failures)."""
-    good, failures = check_shard(str(shard.parent), CHECK)
+    found = check_shard(str(shard.parent), CHECK)
+    good, failures = found.good, found.failures
     assert all(failure.shard == NAME and not failure.source_changed for failure in failures)
     return [row.key for row in good], [(f.offset, f.key, f.what) for f in failures]
 
 
 def test_a_whole_shard_has_no_failure(shard: Path) -> None:
     read: list[str] = []
-    good, failures = check_shard(str(shard.parent), CHECK, read.append)
-    assert ([row.key for row in good], failures) == (list("abcde"), [])
+    found = check_shard(str(shard.parent), CHECK, read.append)
+    assert ([row.key for row in found.good], found.failures) == (list("abcde"), [])
+    assert found.sums == IndexSums((("missing_file", 1),), ((0, 20), (7, 30)))
     assert read == list("abcde")
 
 
@@ -367,7 +385,7 @@ def test_an_index_with_wrong_offsets(shard: Path) -> None:
 
 
 def test_another_crc_in_the_account(shard: Path) -> None:
-    _, failures = check_shard(str(shard.parent), replace(CHECK, crc32c=0x1234))
+    failures = check_shard(str(shard.parent), replace(CHECK, crc32c=0x1234)).failures
     crc = f"{CHECK.crc32c:08x}"
     assert [failure.what for failure in failures] == [
         f"the file's crc32c is {crc}; 00001234 was written",
@@ -379,10 +397,10 @@ def test_another_crc_in_the_account(shard: Path) -> None:
 def test_an_empty_shard(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"")
     write_index(str(tmp_path), make_info([], b""), [], ("image", "mask"))
-    empty = ShardCheck(NAME, 0, 0, 0)
-    assert check_shard(str(tmp_path), empty) == ([], [])
+    empty = ShardCheck(NAME, 0, 0, 0, SEED)
+    assert check_shard(str(tmp_path), empty) == Findings([], [], IndexSums((), ()))
     (tmp_path / NAME).write_bytes(frames("a"))
-    assert len(check_shard(str(tmp_path), empty)[1]) == 3
+    assert len(check_shard(str(tmp_path), empty).failures) == 3
 
 
 def test_records_with_the_same_bytes(tmp_path: Path) -> None:
@@ -391,18 +409,107 @@ def test_records_with_the_same_bytes(tmp_path: Path) -> None:
         IndexRow(key, ("i", "m"), (None, None), WRITTEN, offset=n * 17, length=1, crc32c=crc)
         for n, (key, crc) in enumerate([("one", google_crc32c.value(b"="))] * 2)
     ]
-    rows = [replace(rows[0], key="one"), replace(rows[1], key="two")]
+    rows = [replace(rows[0], key="a", split="train"), replace(rows[1], key="b", split="train")]
     data = frame(b"=") * 2
     (tmp_path / NAME).write_bytes(data)
     write_index(str(tmp_path), make_info(rows, data), rows, ("image", "mask"))
-    whole = ShardCheck(NAME, 2, 34, google_crc32c.value(data))
-    assert check_shard(str(tmp_path), whole) == (rows, [])
+    whole = ShardCheck(NAME, 2, 34, google_crc32c.value(data), SEED)
+    assert check_shard(str(tmp_path), whole) == Findings(rows, [], IndexSums((), ()))
     (tmp_path / NAME).write_bytes(data[:17])
-    assert check_shard(str(tmp_path), whole)[1] == [
+    assert check_shard(str(tmp_path), whole).failures == [
         Failure(NAME, -1, "", "the file has 1 records; 2 were written"),
         Failure(NAME, -1, "", "the file has 17 bytes; 34 were written"),
-        Failure(NAME, 17, "two", "the record is missing"),
+        Failure(NAME, 17, "b", "the record is missing"),
     ]
+
+
+def check_index(shard: Path, rows: Sequence[IndexRow]) -> list[tuple[int, str, str]]:
+    """The failures of the whole shard when its index has other rows."""
+    info = make_info(index_rows(), frames("abcde"))
+    write_index(str(shard.parent), info, rows, ("image", "mask"))
+    return check(shard)[1]
+
+
+ELSEWHERE = "by its key and seed 304 it belongs elsewhere in the shard's order"
+
+
+@pytest.mark.parametrize("swapped", ["ab", "ac", "ae", "de", "bx", "xd"])
+def test_two_keys_swapped_in_the_index_are_both_named(shard: Path, swapped: str) -> None:
+    other = dict(zip(swapped, reversed(swapped), strict=True))
+    rows = [replace(row, key=other.get(row.key, row.key)) for row in index_rows()]
+    failures = [(row.offset, row.key, ELSEWHERE) for row in rows if row.key in other]
+    assert check_index(shard, rows) == sorted(failures)
+
+
+def test_one_row_that_was_moved_is_named_alone(shard: Path) -> None:
+    lost = index_rows()[2]
+    rows = [row for row in index_rows() if row != lost]
+    assert check_index(shard, [*rows, lost]) == [(-1, "x", ELSEWHERE)]
+
+
+def test_index_rows_that_do_not_follow_the_offsets(shard: Path) -> None:
+    rows = index_rows()
+    rows[4], rows[3] = rows[3], rows[4]
+    assert check_index(shard, rows) == [
+        (82, "c", ELSEWHERE),
+        (82, "c", "the index has it behind a record at 118"),
+        (118, "d", ELSEWHERE),
+    ]
+
+
+def test_a_seed_that_is_another_one(shard: Path) -> None:
+    failures = check_shard(str(shard.parent), replace(CHECK, seed=0)).failures
+    assert {failure.what for failure in failures} == {ELSEWHERE.replace("304", "0")}
+
+
+def test_a_key_that_is_another_one_is_named_alone(shard: Path) -> None:
+    rows = index_rows()
+    rows[0] = replace(rows[0], key="another")
+    assert keys.order_of("another", seed=SEED) > keys.order_of("b", seed=SEED)
+    assert check_index(shard, rows) == [(0, "another", ELSEWHERE)]
+
+
+def test_rows_of_another_shard() -> None:
+    shard_id = ShardId("train", 0, 2)
+    found = check_places(index_rows(), shard_id, seed=SEED)
+    rows = {row.key: row for row in index_rows()}
+    high = [key for key in "abxcde" if keys.order_of(key, seed=SEED) >= 2**127]
+    assert 0 < len(high) < 6
+    what = "by its key and seed 304 it belongs in shard 1 of 2"
+    assert found == sorted(Misfit(rows[key].offset, key, what) for key in high)
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_row_of_another_split(at: int) -> None:
+    rows = index_rows()
+    rows[at] = replace(rows[at], split="val")
+    what = "the index has it in split 'val', the shard is of 'train'"
+    found = check_places(rows, ShardId("train", 0, 1), seed=SEED)
+    assert found == [Misfit(rows[at].offset, rows[at].key, what)]
+
+
+def test_duplicates_stand_behind_the_row_that_was_kept() -> None:
+    rows = index_rows()
+    place = ShardId("train", 0, 1)
+    copy = replace(rows[2], key="b", code="duplicate_key")
+    assert check_places([*rows[:2], copy, copy, *rows[2:]], place, seed=SEED) == []
+    before = check_places([rows[0], copy, *rows[1:]], place, seed=SEED)
+    assert before == [
+        Misfit(-1, "b", "a duplicate, and no row of its key stands before it"),
+        Misfit(36, "b", "the key stands here again, not as a duplicate"),
+    ]
+    kept = replace(copy, code="missing_file")
+    assert check_places([*rows[:2], kept, *rows[2:]], place, seed=SEED) == [
+        Misfit(-1, "b", "the key stands here again, not as a duplicate")
+    ]
+
+
+def test_an_index_whose_sums_are_others_than_were_written(shard: Path) -> None:
+    what = "the index's rows have other rejects or pixels than were written into it"
+    for at, change in ((0, {"pixel_counts": ((0, 20),)}), (2, {"code": "truncated"})):
+        rows = index_rows()
+        rows[at] = replace(rows[at], **change)
+        assert check_index(shard, rows) == [(-1, "", what)]
 
 
 def test_nothing_is_written(shard: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from transforms.core import index, keys, verifying
 from transforms.core.comparing import Comparer, CompareTask, Difference
 from transforms.core.index import WRITTEN, IndexFileError, IndexRow
 from transforms.core.progress import PROGRESS
-from transforms.core.shards import index_name
+from transforms.core.shards import IndexSums, index_name
 from transforms.core.verifying import RANKS, Failure, ShardCheck, VerifyInfo
 
 SHARDS_AHEAD = 2
@@ -115,14 +115,16 @@ class _Begun:
 
     check: ShardCheck
     sample: int
-    failures: tuple[Failure, ...]
+    failures: Sequence[Failure]
+    sums: IndexSums | None
     comparison: Future[list[Difference]] | None
 
     def finish(self) -> VerifyInfo:
         differences = self.comparison.result() if self.comparison else []
-        failures = [*self.failures, *(_failure(self.check.name, d) for d in differences)]
+        name = self.check.name
+        failures = sorted([*self.failures, *(_failure(name, d) for d in differences)])
         compared = self.sample - sum(d.source_changed for d in differences)
-        return VerifyInfo(self.check.name, self.check.records, compared, tuple(sorted(failures)))
+        return VerifyInfo(name, self.check.records, compared, tuple(failures), self.sums)
 
 
 class _Verify(beam.DoFn):
@@ -160,9 +162,10 @@ class _Verify(beam.DoFn):
         def count(key: str) -> None:
             PROGRESS.add(0 if key and is_sampled(key) else 1)  # the others when they are compared
 
-        rows, failures = verifying.check_shard(options.folder, check, count)
-        sample = [row for row in rows if is_sampled(row.key)]
-        return _Begun(check, len(sample), tuple(failures), self._compare(check, sample))
+        found = verifying.check_shard(options.folder, check, count)
+        sample = [row for row in found.good if is_sampled(row.key)]
+        comparison = self._compare(check, sample)
+        return _Begun(check, len(sample), found.failures, found.sums, comparison)
 
     def _compare(self, check: ShardCheck, rows: list[IndexRow]) -> Future[list[Difference]] | None:
         if not rows or not self._comparer:

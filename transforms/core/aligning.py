@@ -150,12 +150,12 @@ def _find_moved(
     displaced = {frame for frame, n in pairs if found[frame].offset != expected[n].offset}
     if not displaced:
         return displaced
-    kept = _longest_rise([number for _, number in pairs])
+    kept = longest_rise([number for _, number in pairs])
     out_of_order = {frame for at, (frame, _) in enumerate(pairs) if at not in kept}
     return displaced if len(displaced) <= 2 * len(out_of_order) else out_of_order
 
 
-def _longest_rise(numbers: Sequence[int]) -> set[int]:
+def longest_rise(numbers: Sequence[int]) -> set[int]:
     """Returns the positions of a longest increasing subsequence."""
     lowest: list[int] = []  # lowest[k]: the least number that ends a rise of k + 1 numbers
     ends: list[int] = []

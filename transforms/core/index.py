@@ -36,6 +36,7 @@ class IndexRow:
       crc32c: of the record's data.
       height, width: in pixels.
       pixel_counts: (class id, pixels) of the mask, sorted.
+      split: as the index says; '' before the row is written: the shard's will be.
     """
 
     key: str
@@ -51,6 +52,7 @@ class IndexRow:
     height: int = 0
     width: int = 0
     pixel_counts: tuple[tuple[int, int], ...] = ()
+    split: str = ""
 
 
 class IndexFileError(Exception):
@@ -161,6 +163,8 @@ def _format_source(name: str, number: int, rows: Sequence[IndexRow]) -> dict[str
 
 
 def _parse_rows(table: pa.Table, path_columns: Sequence[str]) -> Iterator[IndexRow]:
+    if table["key"].null_count:
+        raise pa.ArrowInvalid("a row has no key")
     names = [field.name for field in fields(IndexRow)]
     plain = [name for name in names if name in table.column_names]
     values = [table[name].to_pylist() for name in plain]

@@ -86,6 +86,19 @@ class ShardInfo:
     reused: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class IndexSums:
+    """What the rows of indexes add up to.
+
+    Attributes:
+      rejected: (code, number) sorted by code.
+      pixel_counts: (class id, pixels) over all masks, sorted by id.
+    """
+
+    rejected: tuple[tuple[str, int], ...]
+    pixel_counts: tuple[tuple[int, int], ...]
+
+
 def format_shard_name(
     shard: ShardId, *, template: str = SHARD_NAME_TEMPLATE, suffix: str = SUFFIX
 ) -> str:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from transforms.core import files, index, keys
 from transforms.core.aligning import Alignment, FoundFrame, Misfit, align
-from transforms.core.index import WRITTEN, IndexFileError, IndexRow
+from transforms.core.index import REJECTED, WRITTEN, IndexFileError, IndexRow
 from transforms.core.pairs import PATH_COLUMNS
-from transforms.core.shards import ShardInfo, index_name
+from transforms.core.placing import check_places
+from transforms.core.shards import IndexSums, ShardInfo, index_name, parse_shard_name
 from transforms.core.tfrecord import (
     FRAME_BYTES,
     HEADER_BYTES,
@@ -37,6 +39,7 @@ class ShardCheck:
     Attributes:
       name: of its file.
       records, size_bytes, crc32c: of the file.
+      seed: of the order of its rows.
       sampled: whether records of it may be compared with their sources.
     """
 
@@ -44,6 +47,7 @@ class ShardCheck:
     records: int
     size_bytes: int
     crc32c: int
+    seed: int
     sampled: bool = True
 
 
@@ -67,6 +71,21 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Findings:
+    """What reading a shard and its index found.
+
+    Attributes:
+      good: index rows of the records that stand whole in their place.
+      failures: all that is wrong, sorted.
+      sums: of the index; None: it can't be read.
+    """
+
+    good: list[IndexRow]
+    failures: list[Failure]
+    sums: IndexSums | None
+
+
+@dataclass(frozen=True, slots=True)
 class VerifyInfo:
     """What was found out about one shard.
 
@@ -76,44 +95,55 @@ class VerifyInfo:
       compared: records that were compared with their sources; one whose source is another
         one now is not.
       failures: sorted by offset.
+      sums: of its index; None: it can't be read.
     """
 
     name: str
     records: int
     compared: int
     failures: tuple[Failure, ...]
+    sums: IndexSums | None
 
 
 def check_shard(
     folder: str, check: ShardCheck, on_record: Callable[[str], None] = lambda key: None
-) -> tuple[list[IndexRow], list[Failure]]:
+) -> Findings:
     """Reads a shard and its index whole.
 
     Checks the frames' CRCs and lengths, that they are the records that the index names, in
-    that order and at those offsets, their number, and the size and CRC-32C of the file.
+    that order and at those offsets, their number, and the size and CRC-32C of the file; and
+    that each row of the index belongs in its place.
 
     Args:
       folder: of the data set.
       check: what the shard has to be.
       on_record: called after each frame with its record's key; '' where that is not known.
-
-    Returns:
-      The index rows of the records that stand whole in their place, and all that is wrong.
     """
-    info, rows, wrong = _read_index(folder, check)
+    known = _read_index(folder, check)
+    found = _read_frames(folder, check, known, on_record)
+    failures = [
+        *(Failure(check.name, fit.offset, fit.key, fit.what) for fit in found.misfits),
+        *(Failure(check.name, fit.offset, fit.key, fit.what) for fit in known.misfits),
+        *(Failure(check.name, -1, "", what) for what in known.wrong),
+    ]
+    return Findings(found.good, sorted(failures), known.sums)
+
+
+def _read_frames(
+    folder: str, check: ShardCheck, known: _Index, on_record: Callable[[str], None]
+) -> Alignment:
+    """Holds a shard's frames against its index, and the file against its account."""
     path = os.path.join(folder, check.name)
     try:
         file = files.open_file(path)
     except FileNotFoundError:
-        wrong.append(f"{check.name} is missing")
-        return [], [Failure(check.name, -1, "", what) for what in wrong]
-    walk = _Walk({row.offset: row for row in rows}, files.file_size(path) or 0)
+        return Alignment([], [Misfit(-1, "", f"{check.name} is missing")])
+    walk = _Walk({row.offset: row for row in known.records}, files.file_size(path) or 0)
     with file, files.place_errors(path, "reading"):
         walk.run(file, on_record)
-    found = align(rows, walk.frames) if info else _judge_alone(walk.frames)
-    wrong += _check_account(check, walk, found)
-    failures = [Failure(check.name, fit.offset, fit.key, fit.what) for fit in found.misfits]
-    return found.good, sorted([*failures, *(Failure(check.name, -1, "", what) for what in wrong)])
+    found = align(known.records, walk.frames) if known.sums else _judge_alone(walk.frames)
+    wrong = [Misfit(-1, "", what) for what in _check_account(check, walk, found)]
+    return Alignment(found.good, [*wrong, *found.misfits])
 
 
 def is_sampled(key: str, *, seed: int, threshold: int) -> bool:
@@ -178,22 +208,50 @@ def _find_next(file: BinaryIO, offset: int, limit: int, offsets: Sequence[int]) 
     return offsets[behind] if behind < len(offsets) else limit
 
 
-def _read_index(
-    folder: str, check: ShardCheck
-) -> tuple[ShardInfo | None, list[IndexRow], list[str]]:
-    """Returns an index's account (None: it can't be read), its records, and what is wrong."""
+@dataclass(slots=True)
+class _Index:
+    """What a shard's index says.
+
+    Attributes:
+      records: by offset.
+      sums: of its rows; None: it can't be read.
+      misfits: rows that don't belong in their place.
+      wrong: with the index as a whole.
+    """
+
+    records: list[IndexRow] = field(default_factory=list)
+    sums: IndexSums | None = None
+    misfits: list[Misfit] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+def _read_index(folder: str, check: ShardCheck) -> _Index:
     name = index_name(check.name)
     path = os.path.join(folder, name)
     try:
         rows = index.read_index(path, PATH_COLUMNS)
         info = index.read_info(path)
     except FileNotFoundError:
-        return None, [], [f"{name} is missing"]
+        return _Index(wrong=[f"{name} is missing"])
     except IndexFileError as error:
-        return None, [], [str(error).replace(folder + os.sep, "")]
+        return _Index(wrong=[str(error).replace(folder + os.sep, "")])
+    sums = _sum_up(rows)
     written = sorted((row for row in rows if row.status == WRITTEN), key=lambda row: row.offset)
     wrong = [*_check_info(info, check, len(written), len(rows))] if info else []
-    return info, written, wrong
+    if info and sums != IndexSums(info.rejected, info.pixel_counts):
+        wrong.append("the index's rows have other rejects or pixels than were written into it")
+    shard = parse_shard_name(check.name)
+    misfits = check_places(rows, shard, seed=check.seed) if shard else []
+    return _Index(written, sums, misfits, wrong)
+
+
+def _sum_up(rows: Sequence[IndexRow]) -> IndexSums:
+    rejected = Counter(row.code for row in rows if row.status == REJECTED)
+    pixels: Counter[int] = Counter()
+    for row in rows:
+        for value, number in row.pixel_counts:
+            pixels[value] += number
+    return IndexSums(keys.sort_counts(rejected), tuple(sorted(pixels.items())))
 
 
 def _check_info(info: ShardInfo, check: ShardCheck, written: int, rows: int) -> Iterator[str]:
