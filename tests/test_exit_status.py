@@ -293,11 +293,11 @@ def test_the_source_root_vanishes_in_the_middle(
 ):
     output, encode_row, calls = tmp_path / "set", writing.encode_row, []
 
-    def encode_or_unmount(*given):
+    def encode_or_unmount(*given, **named):
         calls.append(given)
         if len(calls) == 12:
             sources.rename(tmp_path / "unmounted")
-        return encode_row(*given)
+        return encode_row(*given, **named)
 
     command = (sources / "pairs.csv", output, "--num-shards", 4, "--threads", 1)
     with monkeypatch.context() as patched:

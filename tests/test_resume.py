@@ -478,8 +478,8 @@ def test_a_dead_runs_hold_is_no_hold(drawn: Path, build: Run, tmp_path: Path):
 def wrong_ids_of(key: str, encode):
     """Encodes as the product does, but one pair's mask with another id in its first pixel."""
 
-    def encode_pair(paths, sources, settings):
-        record = encode(paths, sources, settings)
+    def encode_pair(paths, sources, settings, **named):
+        record = encode(paths, sources, settings, **named)
         if paths[0] != key:
             return record
         data = bytearray(b"".join(record.pieces))
