@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,9 @@ import data_sets
 import pytest
 
 from launch.command import main
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and their commands too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPO = Path(__file__).resolve().parent.parent
 REAL_PAIRS = REPO.parent / "shared" / "pairs"

@@ -141,7 +141,8 @@ from transforms.core.child import Child
 
 def call_and_ask(self, *given, call=Child.call, **named):
     result = call(self, *given, **named)
-    print("child:", *call(self, modules_here.names), file=sys.stderr)
+    names = call(self, modules_here.names)
+    sys.stderr.write(" ".join(["child:", *names]) + "\\n")  # one write: threads take turns
     return result
 
 Child.call = call_and_ask
